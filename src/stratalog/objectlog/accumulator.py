@@ -1,0 +1,138 @@
+"""What waits to be written: submissions in call order, within bounds.
+
+A submission is one `append` or one `append_many`: its records stay together. It is settled once,
+through its future. A caller that was cancelled has merely stopped looking at that future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from stratalog.errors import StratalogError
+from stratalog.objectlog.position import LogPosition, Span
+
+Result = LogPosition | Span
+
+
+class Submission:
+    """Records that are appended together, and the promise of an answer."""
+
+    __slots__ = ("bodies", "called_s", "expected_offset", "future", "one", "size", "watched")
+
+    def __init__(
+        self,
+        bodies: Sequence[bytes],
+        size: int,
+        future: asyncio.Future[Result],
+        called_s: float,
+        one: bool,
+        watched: bool,
+        expected_offset: int | None,
+    ) -> None:
+        self.bodies = bodies
+        self.size = size
+        self.future = future
+        self.called_s = called_s
+        self.one = one
+        self.watched = watched
+        self.expected_offset = expected_offset
+
+    def succeed(self, first_offset: int, timestamp_us: int) -> None:
+        if self.future.done():
+            return
+        first = LogPosition(first_offset, timestamp_us)
+        self.future.set_result(first if self.one else Span(first, first_offset + len(self.bodies)))
+
+    def fail(self, error: StratalogError) -> None:
+        if self.future.done():
+            return
+        self.future.set_exception(error.copy())
+        if not self.watched:
+            self.future.exception()
+
+
+class Accumulator:
+    """The queue, and those who wait for room in it."""
+
+    def __init__(self, bytes_max: int, records_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._records_max = records_max
+        self._waiting: deque[Submission] = deque()
+        self._room: deque[asyncio.Future[None]] = deque()
+        self.bytes = 0
+        self.records = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def has_room(self) -> bool:
+        """Whether one more submission may enter, of whatever size; nobody may jump the queue."""
+        return not self._room and self._below_bounds()
+
+    def _below_bounds(self) -> bool:
+        return self.bytes < self._bytes_max and self.records < self._records_max
+
+    async def wait_for_room(self) -> None:
+        """Wait for one's turn. Turns come in the order of the calls."""
+        if self.has_room():
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_turns()
+            raise
+
+    def push(self, submission: Submission) -> None:
+        self._waiting.append(submission)
+        self.bytes += submission.size
+        self.records += len(submission.bodies)
+        if self._room:
+            self._give_turns()
+
+    def push_back(self, submissions: Iterable[Submission]) -> None:
+        """Put submissions at the front again, in their order."""
+        again = list(submissions)
+        self._waiting.extendleft(reversed(again))
+        for submission in again:
+            self.bytes += submission.size
+            self.records += len(submission.bodies)
+
+    @property
+    def head(self) -> Submission:
+        return self._waiting[0]
+
+    @property
+    def last(self) -> Submission | None:
+        return self._waiting[-1] if self._waiting else None
+
+    def pop(self) -> Submission:
+        submission = self._waiting.popleft()
+        self.bytes -= submission.size
+        self.records -= len(submission.bodies)
+        if self._room:
+            self._give_turns()
+        return submission
+
+    def drain(self) -> list[Submission]:
+        """Take everything out, and let those who wait for room find that the writer stopped."""
+        everything = list(self._waiting)
+        self._waiting.clear()
+        self.bytes = self.records = 0
+        while self._room:
+            turn = self._room.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        return everything
+
+    def _give_turns(self) -> None:
+        """Wake one caller; when it has taken its place, it wakes the next."""
+        while self._room and self._below_bounds():
+            turn = self._room.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return

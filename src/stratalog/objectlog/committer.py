@@ -1,0 +1,287 @@
+"""The linked state of a log, and the one task that changes it.
+
+A committer holds the newest manifest it knows and its etag. ``commit`` links fragments under it
+with one conditional put, and settles the outcome before it returns:
+
+    Linked           they are in the log
+    TailMoved        another writer's records are there: they are not in the log and never will be
+    EpochMoved       a sweep began since their upload: they may be gone, upload them again
+    raises Sealed    the log takes no more records
+    raises Unknown   the store did not answer in time
+
+When only the past changed (a collection, say), it rebases on what is stored and goes on.
+
+Roll-ups run beside it: a snapshot is stored in the background and takes its place in a later
+manifest that is written anyway, so they never add a round trip. Only a root that would outgrow
+its bound waits for the roll-up that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stratalog.errors import Corrupt, Invalid, NotFound, Sealed, StratalogError, Unknown
+from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.linking import Verdict, judge, judge_owner, link, only_the_past_changed
+from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
+from stratalog.objectlog.names import UploadNames
+from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.rollup import (
+    Rollup,
+    RollupPlan,
+    apply_rollup,
+    children_of,
+    make_snapshot,
+    plan_rollup,
+)
+from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.tree import Tree, Window
+from stratalog.runtime import Runtime
+from stratalog.store.cas import Overtaken, Patience, put_once, swap
+from stratalog.store.protocol import Blob, Store
+
+log = logging.getLogger(__name__)
+
+ROOT_BYTES_MAX = 32_000
+WINS_IN_A_ROW_MAX = 32
+ROOM_S_MAX = 2.0
+SNAPSHOT_CACHE_BYTES = 512 * 1024
+
+
+class Outcome(enum.Enum):
+    """What became of a commit."""
+
+    LINKED = "linked"
+    TAIL_MOVED = "the tail moved"
+    EPOCH_MOVED = "a sweep began"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A stored fragment that waits to be linked, and the epoch in which its upload began."""
+
+    fragment: Fragment
+    sweep_epoch: int
+
+
+class Committer:
+    """Links fragments, one manifest at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        etag: str,
+        *,
+        writer: str,
+        options: WriterOptions,
+        runtime: Runtime,
+        counters: WriterCounters,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._options = options
+        self._runtime = runtime
+        self._counters = counters
+        self._tree = Tree(store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._etag = etag
+        self._wins_in_a_row = 0
+        self._round_trip_s = 0.0
+        self._rolling: asyncio.Task[None] | None = None
+        self._rollup: Rollup | None = None
+        self.manifest = manifest
+        self.names = UploadNames(runtime)
+
+    async def commit(self, uploads: Sequence[Upload]) -> Outcome:
+        """Link these fragments, in order, all or none."""
+        fragments = [upload.fragment for upload in uploads]
+        await self._leave_room()
+        while True:
+            if self.manifest.seal is not None:
+                raise Sealed("the log is sealed", actual=self.manifest.tail.offset)
+            if any(upload.sweep_epoch != self.manifest.sweep_epoch for upload in uploads):
+                return Outcome.EPOCH_MOVED
+            candidate, data = await self._candidate(fragments)
+            outcome = await self._put(candidate, data, fragments)
+            if outcome is not None:
+                return outcome
+            self._counters.rebases += 1
+
+    async def refresh(self) -> bool:
+        """Load the stored manifest. True if its tail is the one that we knew."""
+        stored, etag = await load_manifest(self._store)
+        same_tail = only_the_past_changed(self.manifest, stored)
+        self.manifest, self._etag = stored, etag
+        return same_tail
+
+    def take_over(self) -> None:
+        """Begin again as a new incarnation, on the newest manifest that we know."""
+        self.names = UploadNames(self._runtime)
+        self._rollup = None
+        self._wins_in_a_row = 0
+
+    async def close(self) -> None:
+        """Stop the roll-up. What it stored and nobody linked is left to the sweep."""
+        rolling, self._rolling = self._rolling, None
+        if rolling is not None:
+            rolling.cancel()
+            await asyncio.gather(rolling, return_exceptions=True)
+
+    async def _put(
+        self, candidate: Manifest, data: bytes, fragments: Sequence[Fragment]
+    ) -> Outcome | None:
+        """One conditional put, settled. None: only the past changed, so try again on top of it."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        incarnation = self.names.incarnation
+
+        def is_ours(blob: Blob) -> bool:
+            return judge(decode_manifest(blob.data), fragments, incarnation) is Verdict.HAPPENED
+
+        try:
+            settled = await swap(
+                self._store,
+                MANIFEST_PATH,
+                data,
+                self._etag,
+                is_ours,
+                Patience(self._runtime, self._options.timeout_s),
+            )
+        except (Corrupt, Invalid) as error:
+            raise Unknown(f"the manifest became unreadable: {error}", path=MANIFEST_PATH) from error
+        took_s = loop.time() - started_s
+        if isinstance(settled, Overtaken):
+            self._counters.manifest_conflicts += 1
+            self._wins_in_a_row = 0
+            return await self._after_refusal(settled.current, fragments)
+        self._counters.manifests.observe(took_s, len(data))
+        self._round_trip_s += (took_s - self._round_trip_s) / 4
+        self._etag = settled.etag
+        self.manifest = candidate if settled.newer is None else decode_manifest(settled.newer.data)
+        self._wins_in_a_row = self._wins_in_a_row + 1 if settled.newer is None else 0
+        self._consider_rollup()
+        return Outcome.LINKED
+
+    async def _after_refusal(
+        self, current: Blob | None, fragments: Sequence[Fragment]
+    ) -> Outcome | None:
+        if current is None:
+            raise NotFound(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
+        stored = decode_manifest(current.data)
+        verdict = judge(stored, fragments, self.names.incarnation)
+        if verdict is Verdict.OPEN:
+            verdict = await self._judge_by_owner(stored, fragments)
+        if verdict is Verdict.OPEN:
+            raise Unknown(
+                "the manifest changed too often to tell whether the append happened",
+                path=MANIFEST_PATH,
+            )
+        past_only = only_the_past_changed(self.manifest, stored)
+        self.manifest, self._etag = stored, current.etag
+        if verdict is Verdict.HAPPENED:
+            return Outcome.LINKED
+        return None if past_only else Outcome.TAIL_MOVED
+
+    async def _judge_by_owner(self, stored: Manifest, fragments: Sequence[Fragment]) -> Verdict:
+        start = fragments[0].start.offset
+        if stored.first_offset > start:
+            return Verdict.OPEN
+        try:
+            async for owner in self._tree.walk(stored, Window(start, start + 1)):
+                return judge_owner(owner, self.names.incarnation)
+        except StratalogError as error:
+            log.warning("cannot look up who owns offset %d: %s", start, error)
+        return Verdict.OPEN
+
+    async def _candidate(self, fragments: Sequence[Fragment]) -> tuple[Manifest, bytes]:
+        """The next manifest, with whatever roll-up is ready; waits for one if the root is full."""
+        while True:
+            base = self.manifest
+            if self._rollup is not None:
+                base = apply_rollup(base, self._rollup) or base
+                if base is self.manifest:
+                    self._rollup = None
+            candidate = link(
+                base,
+                fragments,
+                self.names.incarnation,
+                self._writer,
+                self._runtime.new_id(),
+            )
+            data = candidate.to_json()
+            if len(data) <= ROOT_BYTES_MAX:
+                return candidate, data
+            self._consider_rollup()
+            if self._rolling is not None:
+                await asyncio.wait([self._rolling])
+            if self._rollup is None:
+                return candidate, data
+
+    def _consider_rollup(self) -> None:
+        """Start the next roll-up if one is due and none is under way or waiting to be linked."""
+        if self._rollup is not None:
+            linked = {pointer.path for pointer in self.manifest.snapshots}
+            if self._rollup.pointer.path not in linked:
+                return
+            self._rollup = None
+        if self._rolling is not None:
+            return
+        plan = plan_rollup(
+            self.manifest, self._options.rollup_entries, self._options.snapshot_entries_max
+        )
+        if plan is not None:
+            self._rolling = asyncio.ensure_future(self._roll_up(plan))
+
+    async def _roll_up(self, plan: RollupPlan) -> None:
+        try:
+            self._rollup = await self._store_rollup(plan)
+        except StratalogError as error:
+            log.warning("a snapshot could not be stored, will try again: %s", error)
+        finally:
+            self._rolling = None
+
+    async def _store_rollup(self, plan: RollupPlan) -> Rollup:
+        names, epoch = self.names, self.manifest.sweep_epoch
+        host = await self._host(plan)
+        children, replaced = children_of(plan, host, self._options.snapshot_entries_max)
+        draft = make_snapshot(children, plan.depth, "", self._writer)
+        path = names.snapshot(draft.setsum)
+        snapshot = make_snapshot(children, plan.depth, path, self._writer)
+        data = snapshot.to_json()
+        await put_once(
+            self._store,
+            lambda: path,
+            data,
+            Patience(self._runtime, self._options.timeout_s),
+        )
+        self._tree.remember(snapshot, len(data))
+        self._counters.snapshots.observe(0.0, len(data))
+        return Rollup(snapshot.pointer(), replaced, epoch)
+
+    async def _host(self, plan: RollupPlan) -> Snapshot | None:
+        """The node that may lend its children. A roll-up does without one that cannot be read."""
+        if plan.host is None:
+            return None
+        try:
+            return await self._tree.snapshot(plan.host)
+        except StratalogError as error:
+            log.warning("cannot read %s: %s", plan.host.path, error)
+            return None
+
+    async def _leave_room(self) -> None:
+        """After many wins in a row, leave the time in which another can read, upload and put.
+
+        The other finds out at any moment of its own cycle that it lost, so it gets two of them.
+        """
+        if self._wins_in_a_row < WINS_IN_A_ROW_MAX:
+            return
+        self._wins_in_a_row = 0
+        self._counters.pauses_for_others += 1
+        upload_s = self._counters.fragments.mean_s
+        await asyncio.sleep(min(2 * (upload_s + 2 * self._round_trip_s), ROOM_S_MAX))

@@ -1,0 +1,70 @@
+"""Bringing a log into being: one conditional put, after the store has shown that it keeps its word."""
+
+from __future__ import annotations
+
+from stratalog.errors import Exists, NotFound, Unknown
+from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import StoreLike, open_store
+from stratalog.store.cas import Patience, create
+from stratalog.store.probe import probe
+from stratalog.store.protocol import Store
+
+CREATE_TIMEOUT_S = 60.0
+
+
+async def create_log(
+    url: StoreLike,
+    *,
+    exist_ok: bool = False,
+    writer: str = "create_log",
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> None:
+    """Create an empty log. ``Exists`` if there is one, unless ``exist_ok``.
+
+    The store is probed first, once per process: a store that ignores conditions is refused.
+    """
+    store = open_store(url)
+    if await _is_there(store):
+        if exist_ok:
+            return
+        raise _exists(store)
+    await probe(store, runtime)
+    manifest = Manifest.empty(writer, runtime.new_id())
+    try:
+        await create(
+            store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S)
+        )
+    except Exists:
+        if not exist_ok:
+            raise _exists(store) from None
+    except Unknown:
+        if not exist_ok or not await _is_there(store):
+            raise
+
+
+async def load_or_create(
+    store: Store, *, writer: str, runtime: Runtime
+) -> tuple[Manifest, str]:
+    """The manifest of the log, which is created if need be."""
+    try:
+        return await load_manifest(store)
+    except NotFound:
+        await create_log(store, exist_ok=True, writer=writer, runtime=runtime)
+    return await load_manifest(store)
+
+
+async def _is_there(store: Store) -> bool:
+    try:
+        await load_manifest(store)
+    except NotFound:
+        return False
+    return True
+
+
+def _exists(store: Store) -> Exists:
+    return Exists(
+        f"there is already a log at {store.url}",
+        path=MANIFEST_PATH,
+        hint="Open it, or choose another place.",
+    )

@@ -1,0 +1,219 @@
+"""A cursor: a named position that holds back collection, one JSON object changed by CAS.
+
+    path      cursor/{name}.json, name [A-Za-z0-9_]+
+    fields    position, epoch_us, writer, then ours: write_id, deleted
+
+``epoch_us`` is when it was written, for people. A cursor moves only with a witness of its previous
+version. Deleting it writes a tombstone (``deleted``), because a conditional delete does not exist
+everywhere; creating it again replaces the tombstone. Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from typing import ClassVar
+
+
+from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unknown
+from stratalog.objectlog.manifest import FIRST_OFFSET, load_manifest
+from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.stored_json import StoredObject
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import StoreLike, open_store
+from stratalog.store.cas import Landed, Patience, create, swap
+from stratalog.store.protocol import Blob
+
+CURSOR_PREFIX = "cursor/"
+CURSOR_SUFFIX = ".json"
+CURSOR_TIMEOUT_S = 60.0
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_NAME_LENGTH_MAX = 200
+
+
+class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """The stored object."""
+
+    what: ClassVar[str] = "cursor"
+
+    position: LogPosition
+    epoch_us: int
+    writer: str
+    write_id: str | None = None
+    deleted: bool = False
+
+
+class Cursor:
+    """One version of a cursor: what it says, and the witness needed to change it."""
+
+    def __init__(self, cursors: CursorStore, name: str, stored: StoredCursor, etag: str) -> None:
+        self._cursors = cursors
+        self._stored = stored
+        self._etag = etag
+        self.name = name
+
+    @property
+    def position(self) -> LogPosition:
+        return self._stored.position
+
+    @property
+    def offset(self) -> int:
+        """The oldest offset that this cursor still needs."""
+        return self._stored.position.offset
+
+    @property
+    def epoch_us(self) -> int:
+        """When this version was written."""
+        return self._stored.epoch_us
+
+    @property
+    def writer(self) -> str:
+        return self._stored.writer
+
+    async def move(self, offset: int) -> Cursor:
+        """The cursor at another offset. ``Conflict`` if somebody changed it since it was loaded."""
+        return await self._cursors._replace(self, offset, deleted=False)
+
+    async def delete(self) -> None:
+        """Remove the cursor. ``Conflict`` if somebody changed it since it was loaded."""
+        await self._cursors._replace(self, self.offset, deleted=True)
+
+    def __repr__(self) -> str:
+        return f"Cursor({self.name!r}, offset={self.offset})"
+
+
+class CursorStore:
+    """The cursors of one log."""
+
+    def __init__(
+        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        self._store = open_store(url)
+        self._writer = writer or f"{socket.gethostname()}-{os.getpid()}"
+        self._runtime = runtime
+
+    async def create(self, name: str, offset: int) -> Cursor:
+        """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
+        path = cursor_path(name)
+        await self._check_offset(offset)
+        stored = self._next_version(None, offset, deleted=False)
+        patience = Patience(self._runtime, CURSOR_TIMEOUT_S)
+        try:
+            etag = await create(self._store, path, stored.to_json(), patience)
+        except Exists:
+            grave, witness = await self._read(path)
+            if not grave.deleted:
+                raise Exists(f"there is already a cursor {name!r}", path=path) from None
+            stored = self._next_version(grave, offset, deleted=False)
+            etag = await self._swap(path, stored, witness, name)
+        return await self._confirmed(Cursor(self, name, stored, etag))
+
+    async def load(self, name: str) -> Cursor:
+        """The cursor as it is now. ``NotFound`` if there is none."""
+        path = cursor_path(name)
+        stored, etag = await self._read(path)
+        if stored.deleted:
+            raise _no_cursor(name, path)
+        return Cursor(self, name, stored, etag)
+
+    async def list(self) -> list[Cursor]:
+        """All cursors, by name."""
+        found: list[Cursor] = []
+        async for row in self._store.list(CURSOR_PREFIX):
+            name = row.path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
+            if row.path != CURSOR_PREFIX + name + CURSOR_SUFFIX or not _NAME.fullmatch(name):
+                continue
+            stored, etag = await self._read(row.path)
+            if not stored.deleted:
+                found.append(Cursor(self, name, stored, etag))
+        return found
+
+    async def _replace(self, cursor: Cursor, offset: int, *, deleted: bool) -> Cursor:
+        if not deleted:
+            await self._check_offset(offset)
+        path = cursor_path(cursor.name)
+        stored = self._next_version(cursor._stored, offset, deleted=deleted)
+        etag = await self._swap(path, stored, cursor._etag, cursor.name)
+        moved = Cursor(self, cursor.name, stored, etag)
+        if not deleted and offset < cursor.offset:
+            return await self._confirmed(moved)
+        return moved
+
+    def _next_version(
+        self, before: StoredCursor | None, offset: int, *, deleted: bool
+    ) -> StoredCursor:
+        return StoredCursor(
+            position=LogPosition(offset),
+            epoch_us=self._runtime.now_us(),
+            writer=self._writer,
+            write_id=self._runtime.new_id(),
+            deleted=deleted,
+            unknown=before.unknown if before else None,
+        )
+
+    async def _swap(self, path: str, stored: StoredCursor, witness: str, name: str) -> str:
+        def is_ours(blob: Blob) -> bool:
+            return StoredCursor.from_json(blob.data, path).write_id == stored.write_id
+
+        settled = await swap(
+            self._store,
+            path,
+            stored.to_json(),
+            witness,
+            is_ours,
+            Patience(self._runtime, CURSOR_TIMEOUT_S),
+        )
+        if isinstance(settled, Landed):
+            return settled.etag
+        if not settled.answered:
+            raise Unknown(f"the cursor {name!r} was changed by others meanwhile", path=path)
+        raise Conflict(
+            f"the cursor {name!r} was changed since it was loaded",
+            path=path,
+            hint="Load it again, then decide.",
+        )
+
+    async def _confirmed(self, cursor: Cursor) -> Cursor:
+        """A cursor that is new or went back counts only if its data is still there."""
+        manifest, _ = await load_manifest(self._store)
+        if manifest.first_offset > cursor.offset:
+            await cursor.delete()
+            raise Trimmed(
+                f"the log starts at {manifest.first_offset}", first_offset=manifest.first_offset
+            )
+        return cursor
+
+    async def _check_offset(self, offset: int) -> None:
+        if offset < FIRST_OFFSET:
+            raise Invalid("offsets start at 1", expected=FIRST_OFFSET, actual=offset)
+        manifest, _ = await load_manifest(self._store)
+        manifest.check_writable()
+        if offset < manifest.first_offset:
+            raise Trimmed(
+                f"the log starts at {manifest.first_offset}", first_offset=manifest.first_offset
+            )
+
+    async def _read(self, path: str) -> tuple[StoredCursor, str]:
+        try:
+            blob = await self._store.get(path)
+        except NotFound:
+            name = path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
+            raise _no_cursor(name, path) from None
+        return StoredCursor.from_json(blob.data, path), blob.etag
+
+
+def cursor_path(name: str) -> str:
+    """Where a cursor is stored. ``Invalid`` for a name that is not one."""
+    if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
+        raise Invalid(
+            f"not a cursor name: {name!r}",
+            hint=f"Use letters, digits and underscores, at most {_NAME_LENGTH_MAX}.",
+        )
+    return f"{CURSOR_PREFIX}{name}{CURSOR_SUFFIX}"
+
+
+def _no_cursor(name: str, path: str) -> NotFound:
+    return NotFound(f"there is no cursor {name!r}", path=path)
+
+

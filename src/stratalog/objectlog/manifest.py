@@ -1,0 +1,185 @@
+"""The manifest: the root of the tree, one JSON object changed by compare-and-swap.
+
+    path      manifest/MANIFEST
+    fields    setsum, collected, acc_bytes, writer, snapshots, fragments,
+              then when set: initial_offset, initial_seq_no,
+              then ours: format, write_id, linked, sweep_epoch, seal
+
+    setsum = Σ snapshots + Σ fragments + collected
+
+``acc_bytes`` adds up the bytes of all fragments ever linked. ``write_id`` is fresh in every
+version, so that no two are byte-equal. ``linked`` has the highest linked sequence number of each
+of the last 64 incarnations, newest last: it settles what became of a write whose answer was lost.
+``sweep_epoch`` is raised by the sweep; an upload may be linked only under the epoch in which it
+began. A log without ``write_id`` was made by wal3: it is read, never written.
+Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from stratalog.errors import Corrupt, Invalid, NotFound
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.snapshot import Entry, SnapshotPointer, check_adjacent
+from stratalog.objectlog.stored_json import StoredObject
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store.protocol import Store
+
+MANIFEST_PATH = "manifest/MANIFEST"
+FORMAT = "1.0"
+FORMAT_MAJOR = 1
+LINKED_MAX = 64
+FIRST_OFFSET = 1
+FIRST_SEQ_NO = 1
+
+
+class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of the root."""
+
+    what: ClassVar[str] = "manifest"
+
+    setsum: Setsum
+    collected: Setsum | msgspec.UnsetType = msgspec.UNSET
+    acc_bytes: int
+    writer: str
+    snapshots: tuple[SnapshotPointer, ...]
+    fragments: tuple[Fragment, ...]
+    initial_offset: LogPosition | None = None
+    initial_seq_no: int | str | None = None
+    format: str | None = None
+    write_id: str | None = None
+    linked: dict[str, int] | None = None
+    sweep_epoch: int = 0
+    seal: msgspec.Raw | None = None
+
+    @classmethod
+    def empty(cls, writer: str, write_id: str) -> Manifest:
+        """The first version of a new log."""
+        return cls(
+            setsum=EMPTY,
+            collected=EMPTY,
+            acc_bytes=0,
+            writer=writer,
+            snapshots=(),
+            fragments=(),
+            format=FORMAT,
+            write_id=write_id,
+            linked={},
+        )
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything linked in the root, oldest first."""
+        return (*self.snapshots, *self.fragments)
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that can be read, or the next one if there is none."""
+        first = self.snapshots[:1] or self.fragments[:1]
+        if first:
+            return first[0].start.offset
+        return self.initial_offset.offset if self.initial_offset else FIRST_OFFSET
+
+    @property
+    def tail(self) -> LogPosition:
+        """The next offset to be written, and the time that it may not go below."""
+        last = self.fragments[-1:] or self.snapshots[-1:]
+        if last:
+            return last[0].limit
+        return self.initial_offset or LogPosition(FIRST_OFFSET)
+
+    @property
+    def next_seq_no(self) -> int:
+        """The sequence number of the next fragment."""
+        last = self.fragments[-1].seq_no if self.fragments else self.initial_seq_no
+        if last is None:
+            return FIRST_SEQ_NO
+        if isinstance(last, str):
+            raise Invalid("this log names its fragments by UUID and can only be read")
+        return last + 1 if self.fragments else last
+
+    @property
+    def count(self) -> int:
+        """How many records can be read."""
+        return self.tail.offset - self.first_offset
+
+    def check(self) -> None:
+        """Refuse a manifest whose sums or ranges do not hold."""
+        entries = self.entries
+        check_adjacent(entries, MANIFEST_PATH)
+        collected = EMPTY if self.collected is msgspec.UNSET else self.collected
+        assert isinstance(collected, Setsum)
+        total = Setsum.total([collected, *(entry.setsum for entry in entries)])
+        if total != self.setsum:
+            raise Corrupt(
+                "the manifest does not add up to its setsum",
+                path=MANIFEST_PATH,
+                expected=self.setsum.hexdigest(),
+                actual=total.hexdigest(),
+            )
+        if self.initial_offset and entries and self.initial_offset.offset > self.first_offset:
+            raise Corrupt("the manifest starts before its initial offset", path=MANIFEST_PATH)
+        _check_sequence(self.fragments)
+
+    def check_writable(self) -> None:
+        """Refuse to write to a log that another program made: it would drop our fields."""
+        if self.write_id is None or self.format is None or self.linked is None:
+            raise Invalid(
+                "this log was made by another program and can only be read",
+                hint="Copy it into a log of your own to write to it.",
+            )
+
+
+def _check_sequence(fragments: Sequence[Fragment]) -> None:
+    for before, after in zip(fragments, fragments[1:], strict=False):
+        if isinstance(before.seq_no, str) or isinstance(after.seq_no, str):
+            continue
+        if after.seq_no != before.seq_no + 1:
+            raise Corrupt(
+                f"the manifest skips from fragment {before.seq_no} to {after.seq_no}",
+                path=MANIFEST_PATH,
+                expected=before.seq_no + 1,
+                actual=after.seq_no,
+            )
+
+
+class _Versioned(msgspec.Struct):
+    format: object = None
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Decode and check a stored manifest. A newer format is refused before it is misread."""
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).format
+    except (ValueError, RecursionError):
+        version = None
+    if isinstance(version, str):
+        major = version.partition(".")[0]
+        if major.isdecimal() and int(major) > FORMAT_MAJOR:
+            raise Invalid(
+                f"the log has format {version}, this version reads up to {FORMAT_MAJOR}.x",
+                hint="Upgrade stratalog.",
+                expected=FORMAT_MAJOR,
+                actual=version,
+            )
+    manifest = Manifest.from_json(data, MANIFEST_PATH)
+    manifest.check()
+    return manifest
+
+
+async def load_manifest(store: Store) -> tuple[Manifest, str]:
+    """The current manifest and its etag, with one read."""
+    try:
+        blob = await store.get(MANIFEST_PATH)
+    except NotFound:
+        raise NotFound(
+            f"there is no log at {store.url}",
+            path=MANIFEST_PATH,
+            hint="Create it with `stratalog init`, or open the writer with create=True.",
+        ) from None
+    return decode_manifest(blob.data), blob.etag

@@ -1,0 +1,35 @@
+"""Names that are never used twice.
+
+Every opening of a writer draws a random incarnation, and a counter numbers its uploads, retries
+included. So two different contents never meet under one name, and a name that was collected never
+comes back.
+"""
+
+from __future__ import annotations
+
+from stratalog.objectlog.fragment import fragment_path
+from stratalog.objectlog.snapshot import snapshot_path
+from stratalog.runtime import Runtime
+from stratalog.setsum import Setsum
+
+INCARNATION_LENGTH = 12
+
+
+class UploadNames:
+    """The source of names of one incarnation."""
+
+    __slots__ = ("_uploads", "incarnation")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.incarnation = runtime.new_id(INCARNATION_LENGTH)
+        self._uploads = 0
+
+    def fragment(self, seq_no: int) -> str:
+        return fragment_path(seq_no, self.incarnation, self._next())
+
+    def snapshot(self, setsum: Setsum) -> str:
+        return snapshot_path(setsum, self.incarnation, self._next())
+
+    def _next(self) -> int:
+        self._uploads += 1
+        return self._uploads

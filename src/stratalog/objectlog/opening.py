@@ -1,0 +1,38 @@
+"""``await X.open(…)`` and ``async with X.open(…) as x``, from one call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+
+class Closeable(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closeable)
+
+
+class Opening(Generic[C]):
+    """An open that has not begun yet. Await it, or enter it and have it closed at the end."""
+
+    def __init__(self, start: Callable[[], Awaitable[C]]) -> None:
+        self._start = start
+        self._opened: C | None = None
+
+    def __await__(self) -> Generator[object, None, C]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> C:
+        self._opened = await self._start()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._opened is not None
+        await self._opened.close()

@@ -1,0 +1,144 @@
+"""What a user may set, with the defaults and limits stated.
+
+Sizes of records count the body and 16 bytes for its offset and time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stratalog.errors import Invalid
+from stratalog.objectlog.fragment import Compression
+
+KIB = 1024
+MIB = 1024 * KIB
+RECORD_OVERHEAD_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterOptions:
+    """How a writer batches, waits and gives up."""
+
+    on_fenced: Literal["raise", "reopen"] = "raise"
+    """When another writer took over: stop, or take a new incarnation and send what is left."""
+
+    when_full: Literal["wait", "raise"] = "wait"
+    """When the queue is full: `append` waits, or raises `Full`. `submit` always raises."""
+
+    fragment_bytes: int = 1 * MIB
+    """A fragment is closed when its records reach this size. Under light load it is smaller."""
+
+    record_bytes_max: int = 16 * MIB
+    """The largest record."""
+
+    batch_bytes_max: int = 64 * MIB
+    """The largest `append_many`. It becomes at most `manifest_fragments_max` fragments."""
+
+    queue_bytes_max: int = 64 * MIB
+    """How much may wait to be put into fragments."""
+
+    queue_records_max: int = 1_000_000
+    """How many records may wait to be put into fragments."""
+
+    uploads_max: int = 16
+    """How many fragments may be uploaded but not yet linked at one time."""
+
+    manifest_fragments_max: int = 8
+    """How many fragments one manifest may link."""
+
+    interval_s: float = 0.0
+    """At least this long between two small fragments and between two manifests: caps the requests
+    per second where money matters more than latency. 0 writes at once."""
+
+    timeout_s: float = 60.0
+    """How long to go on when the store does not answer. Then an append fails as `Unavailable` if
+    it did not happen, and as `Unknown` if that cannot be known."""
+
+    compression: Compression = "zstd"
+    """How bodies are compressed inside of a fragment."""
+
+    rollup_entries: int = 12
+    """How many entries of one kind the root collects before they move into a snapshot."""
+
+    snapshot_entries_max: int = 64
+    """How many entries one snapshot holds."""
+
+    def __post_init__(self) -> None:
+        _require(self.on_fenced in ("raise", "reopen"), 'on_fenced is "raise" or "reopen"')
+        _require(self.when_full in ("wait", "raise"), 'when_full is "wait" or "raise"')
+        _require(self.compression in ("zstd", "snappy", "none"), "an unknown compression")
+        _require(self.fragment_bytes >= 1, "fragment_bytes is at least 1")
+        _require(self.record_bytes_max >= 1, "record_bytes_max is at least 1")
+        _require(self.batch_bytes_max >= 1, "batch_bytes_max is at least 1")
+        _require(self.queue_bytes_max >= 1, "queue_bytes_max is at least 1")
+        _require(self.queue_records_max >= 1, "queue_records_max is at least 1")
+        _require(1 <= self.manifest_fragments_max <= 16, "manifest_fragments_max is 1 to 16")
+        _require(
+            self.uploads_max >= self.manifest_fragments_max,
+            "uploads_max is at least manifest_fragments_max",
+        )
+        _require(self.interval_s >= 0, "interval_s is not negative")
+        _require(self.timeout_s > 0, "timeout_s is positive")
+        _require(2 <= self.rollup_entries <= 16, "rollup_entries is 2 to 16")
+        _require(
+            self.rollup_entries <= self.snapshot_entries_max <= 4096,
+            "snapshot_entries_max is rollup_entries to 4096",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderOptions:
+    """How a reader fetches, checks and keeps."""
+
+    verify: bool = True
+    """Hash every record and compare with the setsum in the tree."""
+
+    prefetch_fragments: int = 8
+    """How many fragments iteration reads ahead."""
+
+    prefetch_bytes: int = 64 * MIB
+    """How many bytes iteration reads ahead."""
+
+    cache_bytes: int = 32 * MIB
+    """How many bytes of immutable objects are kept in memory."""
+
+    poll_s_min: float = 0.05
+    """How long `follow` waits before it looks again, after it has just seen something new."""
+
+    poll_s_max: float = 1.0
+    """How long it waits when nothing has come for a while."""
+
+    timeout_s: float = 60.0
+    """How long to go on when the store does not answer; then `Unavailable`."""
+
+    def __post_init__(self) -> None:
+        _require(self.prefetch_fragments >= 1, "prefetch_fragments is at least 1")
+        _require(self.prefetch_bytes >= 1, "prefetch_bytes is at least 1")
+        _require(self.cache_bytes >= 0, "cache_bytes is not negative")
+        _require(0 < self.poll_s_min <= self.poll_s_max, "poll_s_min is positive, below poll_s_max")
+        _require(self.timeout_s > 0, "timeout_s is positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Where a scan ends. The first fragment is always given, so that a reader makes progress."""
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+    max_records: int | None = None
+    to_offset: int | None = None
+    """No fragment that starts at or after this offset."""
+
+    to_timestamp_us: int | None = None
+    """No fragment that was appended at or after this time."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_files", "max_bytes", "max_records"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, f"{name} is at least 1")
+
+
+def _require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise Invalid(f"not a legal option: {rule}")

@@ -1,0 +1,353 @@
+"""The reader: finding, fetching and following records with nothing but the store.
+
+A reader holds one manifest: what it shows does not change until ``refresh``. Readers never write,
+never block a writer, and any number may be open. Data that was collected meanwhile is noticed:
+the reader loads the manifest again and goes on, or says ``Trimmed``. Data that is missing although
+the newest manifest links it is ``Corrupt``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
+from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
+from stratalog.objectlog.manifest import FIRST_OFFSET, Manifest, load_manifest
+from stratalog.objectlog.opening import Opening
+from stratalog.objectlog.options import KIB, Limits, ReaderOptions
+from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.stats import ReaderCounters, Timing, summarise
+from stratalog.objectlog.tree import Tree, Window
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import StoreLike, open_store
+from stratalog.store.protocol import Store
+
+DEFAULT_OPTIONS = ReaderOptions()
+NO_LIMITS = Limits()
+DECODE_INLINE_BYTES_MAX = 32 * KIB
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record of the log."""
+
+    offset: int
+    timestamp_us: int
+    body: bytes
+
+
+class LogReader:
+    """Reads one log. Made by ``LogReader.open``."""
+
+    def __init__(
+        self, store: Store, manifest: Manifest, etag: str, options: ReaderOptions, runtime: Runtime
+    ) -> None:
+        self._store = store
+        self._manifest = manifest
+        self._etag = etag
+        self._options = options
+        self._runtime = runtime
+        self._counters = ReaderCounters()
+        self._batches: ByteCache[pa.RecordBatch] = ByteCache(options.cache_bytes // 2)
+        self._snapshots: ByteCache[Snapshot] = ByteCache(options.cache_bytes // 2)
+        self._tree = Tree(store, self._snapshots)
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: StoreLike,
+        *,
+        options: ReaderOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> Opening[LogReader]:
+        """Open a log for reading, with one read. ``NotFound`` if there is none."""
+
+        async def start() -> LogReader:
+            store = open_store(url)
+            manifest, etag = await load_manifest(store)
+            return cls(store, manifest, etag, options, runtime)
+
+        return Opening(start)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest that this reader shows."""
+        return self._manifest
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that can be read."""
+        return self._manifest.first_offset
+
+    @property
+    def tail(self) -> int:
+        """The offset after the newest record."""
+        return self._manifest.tail.offset
+
+    @property
+    def stats(self) -> Mapping[str, int | Timing]:
+        """Counters and latencies since the reader was opened."""
+        self._counters.cache_hits = self._batches.hits + self._snapshots.hits
+        self._counters.cache_misses = self._batches.misses + self._snapshots.misses
+        return summarise(self._counters)
+
+    async def refresh(self) -> Manifest:
+        """Load the newest manifest."""
+        self._check_open()
+        started_s = asyncio.get_running_loop().time()
+        self._manifest, self._etag = await load_manifest(self._store)
+        self._counters.manifests.observe(asyncio.get_running_loop().time() - started_s)
+        return self._manifest
+
+    async def scan(
+        self,
+        from_offset: int = FIRST_OFFSET,
+        *,
+        limits: Limits = NO_LIMITS,
+        from_timestamp_us: int | None = None,
+    ) -> list[Fragment]:
+        """The fragments from an offset on, oldest first, within the limits.
+
+        None of them lies wholly before ``from_offset``; at least one is given if there is data.
+        """
+        window = Window(from_offset, limits.to_offset, from_timestamp_us, limits.to_timestamp_us)
+        found: list[Fragment] = []
+        size = records = 0
+        async with aclosing(self._walk(window)) as fragments:
+            async for fragment in fragments:
+                size += fragment.num_bytes
+                records += fragment.count
+                if found and (
+                    _beyond(size, limits.max_bytes) or _beyond(records, limits.max_records)
+                ):
+                    break
+                found.append(fragment)
+                if len(found) == limits.max_files:
+                    break
+        return found
+
+    async def fetch(self, fragment: Fragment) -> pa.RecordBatch:
+        """The records of one fragment: ``offset``, ``timestamp_us``, ``body``."""
+        self._check_open()
+        known = self._batches.get(fragment.path)
+        if known is not None:
+            return known
+        try:
+            batch = await self._read(fragment)
+        except NotFound:
+            await self._explain_missing(fragment.path, fragment.start.offset)
+            raise
+        self._batches.put(fragment.path, batch, batch.nbytes)
+        return batch
+
+    async def batches(
+        self,
+        from_offset: int = FIRST_OFFSET,
+        to_offset: int | None = None,
+        from_timestamp_us: int | None = None,
+        to_timestamp_us: int | None = None,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """All records of a part of the log as Arrow batches, read ahead, oldest first.
+
+        ``to_offset`` and ``to_timestamp_us`` are exclusive. Ends at the tail that the reader
+        knew when the iteration began.
+        """
+        limit = self.tail if to_offset is None else min(to_offset, self.tail)
+        window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
+        async with aclosing(self._fetch_ahead(window)) as ahead:
+            async for fragment, batch in ahead:
+                part = _cut(batch, fragment, window)
+                if part.num_rows:
+                    self._counters.records += part.num_rows
+                    self._counters.record_bytes += part.nbytes
+                    yield part
+
+    async def records(
+        self,
+        from_offset: int = FIRST_OFFSET,
+        to_offset: int | None = None,
+        from_timestamp_us: int | None = None,
+        to_timestamp_us: int | None = None,
+    ) -> AsyncIterator[Record]:
+        """The same, record by record."""
+        async with aclosing(
+            self.batches(from_offset, to_offset, from_timestamp_us, to_timestamp_us)
+        ) as batches:
+            async for batch in batches:
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    yield Record(*row)
+
+    async def follow(
+        self, from_offset: int | None = None, *, idle_timeout_s: float | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Records as they come, from an offset on (default: only what is new), for ever.
+
+        Polls the manifest: soon after news, then ever more rarely (``poll_s_min`` to
+        ``poll_s_max``). With ``idle_timeout_s`` it ends when nothing came for that long.
+        """
+        loop = asyncio.get_running_loop()
+        next_offset = self.tail if from_offset is None else from_offset
+        pause_s = self._options.poll_s_min
+        news_s = loop.time()
+        while True:
+            async with aclosing(self.batches(next_offset)) as batches:
+                async for batch in batches:
+                    next_offset = batch.column(0)[-1].as_py() + 1
+                    pause_s, news_s = self._options.poll_s_min, loop.time()
+                    yield batch
+            if next_offset < self.tail:
+                continue
+            if idle_timeout_s is not None and loop.time() - news_s >= idle_timeout_s:
+                return
+            known = self._etag
+            await self.refresh()
+            if self._etag == known:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 1.5, self._options.poll_s_max)
+
+    async def to_arrow(
+        self, from_offset: int = FIRST_OFFSET, to_offset: int | None = None
+    ) -> pa.Table:
+        """A part of the log as one table in memory."""
+        batches = [batch async for batch in self.batches(from_offset, to_offset)]
+        return pa.Table.from_batches(batches, schema=RECORD_SCHEMA)
+
+    async def close(self) -> None:
+        """Forget everything. Further calls raise ``Closed``."""
+        self._closed = True
+
+    async def _walk(self, window: Window) -> AsyncIterator[Fragment]:
+        """The fragments of a window; goes on with the newest manifest if a node was collected."""
+        self._check_open()
+        missing: str | None = None
+        while True:
+            self._check_start(window)
+            try:
+                async with aclosing(self._tree.walk(self._manifest, window)) as fragments:
+                    async for fragment in fragments:
+                        yield fragment
+                        window = _after(window, fragment)
+                return
+            except NotFound as error:
+                if error.path is None or error.path == missing:
+                    raise _missing(error.path) from error
+                missing = error.path
+                await self._explain_missing(missing, window.from_offset)
+
+    async def _fetch_ahead(
+        self, window: Window
+    ) -> AsyncIterator[tuple[Fragment, pa.RecordBatch]]:
+        under_way: deque[tuple[Fragment, asyncio.Task[pa.RecordBatch]]] = deque()
+        bytes_ahead = 0
+        try:
+            async with aclosing(self._walk(window)) as fragments:
+                async for fragment in fragments:
+                    while under_way and (
+                        len(under_way) >= self._options.prefetch_fragments
+                        or bytes_ahead + fragment.num_bytes > self._options.prefetch_bytes
+                    ):
+                        first, task = under_way[0]
+                        batch = await task
+                        under_way.popleft()
+                        bytes_ahead -= first.num_bytes
+                        yield first, batch
+                    task = asyncio.ensure_future(self._fetch_in_passing(fragment))
+                    under_way.append((fragment, task))
+                    bytes_ahead += fragment.num_bytes
+            while under_way:
+                first, task = under_way[0]
+                batch = await task
+                under_way.popleft()
+                yield first, batch
+        finally:
+            tasks = [task for _, task in under_way]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _fetch_in_passing(self, fragment: Fragment) -> pa.RecordBatch:
+        """Like ``fetch``, but a long iteration does not flush the cache."""
+        known = self._batches.get(fragment.path)
+        if known is not None:
+            return known
+        try:
+            return await self._read(fragment)
+        except NotFound:
+            await self._explain_missing(fragment.path, fragment.start.offset)
+            raise
+
+    async def _read(self, fragment: Fragment) -> pa.RecordBatch:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        blob = await self._store.get(fragment.path)
+        self._counters.fragments.observe(loop.time() - started_s, len(blob.data))
+        verify = self._options.verify
+        if fragment.num_bytes <= DECODE_INLINE_BYTES_MAX:
+            return decode_fragment(blob.data, fragment, verify=verify)
+        return await self._runtime.compute(
+            lambda: decode_fragment(blob.data, fragment, verify=verify)
+        )
+
+    async def _explain_missing(self, path: str, offset: int) -> None:
+        """An object is gone. Trimmed, replaced (then the new manifest shows it), or damage."""
+        before = self._etag
+        await self.refresh()
+        if self.first_offset > offset:
+            raise Trimmed(
+                f"the log starts at {self.first_offset} now; {path} was collected",
+                first_offset=self.first_offset,
+            )
+        if self._etag == before:
+            raise _missing(path)
+
+    def _check_start(self, window: Window) -> None:
+        if window.from_offset < FIRST_OFFSET:
+            raise Invalid("offsets start at 1", expected=FIRST_OFFSET, actual=window.from_offset)
+        if window.from_timestamp_us is None and window.from_offset < self.first_offset:
+            raise Trimmed(
+                f"the log starts at {self.first_offset}", first_offset=self.first_offset
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this reader is closed")
+
+
+def _missing(path: str | None) -> Corrupt:
+    return Corrupt(f"{path} is missing although the log links it", path=path)
+
+
+def _beyond(value: int, limit: int | None) -> bool:
+    return limit is not None and value > limit
+
+
+def _after(window: Window, fragment: Fragment) -> Window:
+    return Window(
+        fragment.limit.offset,
+        window.to_offset,
+        window.from_timestamp_us,
+        window.to_timestamp_us,
+    )
+
+
+def _cut(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
+    """The rows that belong to the window. An entry with a time was already chosen by it."""
+    start, limit = fragment.start.offset, fragment.limit.offset
+    low = max(0, window.from_offset - start)
+    high = min(limit, limit if window.to_offset is None else window.to_offset) - start
+    part = batch if low == 0 and high >= batch.num_rows else batch.slice(low, max(0, high - low))
+    if fragment.limit.timestamp_us:
+        return part
+    if window.from_timestamp_us is not None:
+        part = part.filter(pc.greater_equal(part.column(1), window.from_timestamp_us))
+    if window.to_timestamp_us is not None:
+        part = part.filter(pc.less(part.column(1), window.to_timestamp_us))
+    return part

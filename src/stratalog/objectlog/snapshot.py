@@ -1,0 +1,122 @@
+"""A snapshot: an immutable inner node of the tree, JSON.
+
+    path      snapshot/SNAPSHOT.{setsum hex}.{incarnation}-{n}     (wal3: without the last part)
+    fields    path, depth, setsum, writer, snapshots, fragments; one of the two lists is empty
+    pointer   setsum, path_to_snapshot, depth, start, limit, num_bytes
+
+A snapshot over fragments has depth 1, one over those has depth 2. Its setsum is the sum of its
+children, and a pointer repeats it. ``num_bytes`` adds up the fragments below. wal3 gives a node
+with a single child that child's name, so a pointer may be deeper than the stored object; we write
+no such node. Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from stratalog.errors import Corrupt
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.stored_json import StoredObject
+from stratalog.setsum import Setsum
+
+
+class SnapshotPointer(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """The entry that links a snapshot into a manifest or a deeper snapshot."""
+
+    what: ClassVar[str] = "snapshot pointer"
+
+    setsum: Setsum
+    path_to_snapshot: str
+    depth: int
+    start: LogPosition
+    limit: LogPosition
+    num_bytes: int
+
+    @property
+    def path(self) -> str:
+        return self.path_to_snapshot
+
+
+Entry = Fragment | SnapshotPointer
+
+
+class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """The stored node."""
+
+    what: ClassVar[str] = "snapshot"
+
+    path: str
+    depth: int
+    setsum: Setsum
+    writer: str
+    snapshots: tuple[SnapshotPointer, ...]
+    fragments: tuple[Fragment, ...]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The children, oldest first."""
+        return (*self.snapshots, *self.fragments)
+
+    def pointer(self) -> SnapshotPointer:
+        """The entry that links this node into its parent."""
+        children = self.entries
+        return SnapshotPointer(
+            setsum=self.setsum,
+            path_to_snapshot=self.path,
+            depth=self.depth,
+            start=LogPosition(children[0].start.offset, children[0].start.timestamp_us),
+            limit=LogPosition(children[-1].limit.offset, children[-1].limit.timestamp_us),
+            num_bytes=sum(child.num_bytes for child in children),
+        )
+
+    def check(self, pointer: SnapshotPointer) -> None:
+        """Refuse a node that is not what its pointer promises."""
+        children = self.entries
+        check_adjacent(children, self.path)
+        if not children:
+            raise Corrupt(f"{self.path} has no children", path=self.path)
+        total = Setsum.total(child.setsum for child in children)
+        if not total == self.setsum == pointer.setsum:
+            raise Corrupt(
+                f"{self.path} does not add up to its setsum",
+                path=self.path,
+                expected=pointer.setsum.hexdigest(),
+                actual=total.hexdigest(),
+            )
+        found = (children[0].start.offset, children[-1].limit.offset)
+        promised = (pointer.start.offset, pointer.limit.offset)
+        if found != promised:
+            raise Corrupt(
+                f"{self.path} spans other offsets than its pointer",
+                path=self.path,
+                expected=promised,
+                actual=found,
+            )
+        if self.depth > pointer.depth or any(
+            child.depth >= self.depth for child in self.snapshots
+        ):
+            raise Corrupt(f"{self.path} is deeper than its pointer allows", path=self.path)
+
+
+def snapshot_path(setsum: Setsum, incarnation: str, upload: int) -> str:
+    """A name that is never used twice, also for equal content made twice."""
+    return f"snapshot/SNAPSHOT.{setsum.hexdigest()}.{incarnation}-{upload}"
+
+
+def check_adjacent(entries: Sequence[Entry], path: str) -> None:
+    """Refuse entries that are empty, overlap, leave a gap, or go back in time."""
+    for entry in entries:
+        if entry.start.offset < 0 or entry.start.offset >= entry.limit.offset or entry.num_bytes < 0:
+            raise Corrupt(f"{path}: the entry {entry.path} spans nothing", path=path)
+    for before, after in zip(entries, entries[1:], strict=False):
+        if before.limit.offset != after.start.offset:
+            raise Corrupt(
+                f"{path}: {after.path} does not start where {before.path} ends",
+                path=path,
+                expected=before.limit.offset,
+                actual=after.start.offset,
+            )
+        if 0 < after.start.timestamp_us < before.limit.timestamp_us:
+            raise Corrupt(f"{path}: {after.path} goes back in time", path=path)

@@ -1,0 +1,103 @@
+"""Walking the tree below a manifest: only into nodes that overlap what is asked for.
+
+Nodes are immutable, checked against their pointer when read, and cached. A walk that goes on
+beyond its first leaf reads more and more nodes ahead, up to sixteen; a walk that stops early has
+read one node a level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.manifest import Manifest
+from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.store.protocol import Store
+
+READ_AHEAD_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A half-open part of the log, by offset and by append time."""
+
+    from_offset: int = 0
+    to_offset: int | None = None
+    from_timestamp_us: int | None = None
+    to_timestamp_us: int | None = None
+
+    def overlaps(self, entry: Entry) -> bool:
+        """Whether the entry may hold a record of this part. Entries without a time always may."""
+        start, limit = entry.start, entry.limit
+        if limit.offset <= self.from_offset:
+            return False
+        if self.to_offset is not None and start.offset >= self.to_offset:
+            return False
+        if self.from_timestamp_us is not None and 0 < limit.timestamp_us < self.from_timestamp_us:
+            return False
+        return self.to_timestamp_us is None or not (
+            0 < self.to_timestamp_us <= start.timestamp_us
+        )
+
+
+class Tree:
+    """Reads the nodes of one log."""
+
+    def __init__(self, store: Store, cache: ByteCache[Snapshot]) -> None:
+        self._store = store
+        self._cache = cache
+
+    async def snapshot(self, pointer: SnapshotPointer) -> Snapshot:
+        """The node behind a pointer. ``NotFound`` if it is gone, ``Corrupt`` if it is another."""
+        known = self._cache.get(pointer.path)
+        if known is not None:
+            return known
+        blob = await self._store.get(pointer.path)
+        snapshot = Snapshot.from_json(blob.data, pointer.path)
+        snapshot.check(pointer)
+        self.remember(snapshot, len(blob.data))
+        return snapshot
+
+    def remember(self, snapshot: Snapshot, size: int) -> None:
+        """Keep a node that was just written, so that it need not be read."""
+        self._cache.put(snapshot.path, snapshot, size)
+
+    async def walk(self, manifest: Manifest, window: Window) -> AsyncIterator[Fragment]:
+        """The fragments that overlap the window, oldest first."""
+        queue = deque(filter(window.overlaps, manifest.entries))
+        loads: dict[str, asyncio.Task[Snapshot]] = {}
+        ahead, gave_fragments = 1, False
+        try:
+            while queue:
+                entry = queue.popleft()
+                if isinstance(entry, Fragment):
+                    gave_fragments = True
+                    yield entry
+                    continue
+                if gave_fragments:
+                    ahead, gave_fragments = min(2 * ahead, READ_AHEAD_MAX), False
+                if ahead == 1:
+                    snapshot = await self.snapshot(entry)
+                else:
+                    self._read_ahead(loads, (entry, *queue), ahead)
+                    snapshot = await loads.pop(entry.path)
+                queue.extendleft(reversed(list(filter(window.overlaps, snapshot.entries))))
+        finally:
+            for load in loads.values():
+                load.cancel()
+            await asyncio.gather(*loads.values(), return_exceptions=True)
+
+    def _read_ahead(
+        self, loads: dict[str, asyncio.Task[Snapshot]], entries: Iterable[Entry], ahead: int
+    ) -> None:
+        for entry in entries:
+            if ahead == 0:
+                return
+            if isinstance(entry, SnapshotPointer):
+                ahead -= 1
+                if entry.path not in loads:
+                    loads[entry.path] = asyncio.ensure_future(self.snapshot(entry))

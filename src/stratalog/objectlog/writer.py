@@ -1,0 +1,239 @@
+"""The writer: what a program holds to append to a log.
+
+    async with LogWriter.open(url, create=True) as log:
+        position = await log.append(b"one")
+
+An append returns when its record is durable and linked. It can fail in two ways: with ``Unknown``
+it may have happened; with any other error it did not. A cancelled caller does not cancel its
+append. A writer belongs to the event loop that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import cast
+
+from stratalog.errors import Closed, Full, Invalid
+from stratalog.objectlog.accumulator import Accumulator, Result, Submission
+from stratalog.objectlog.committer import Committer
+from stratalog.objectlog.creation import load_or_create
+from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.opening import Opening
+from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
+from stratalog.objectlog.position import LogPosition, Span
+from stratalog.objectlog.sender import Sender
+from stratalog.objectlog.stats import Timing, WriterCounters, summarise
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import StoreLike, open_store
+from stratalog.store.protocol import Store
+
+Body = bytes | bytearray | memoryview
+
+DEFAULT_OPTIONS = WriterOptions()
+
+
+class LogWriter:
+    """Appends records to one log. Made by ``LogWriter.open``."""
+
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        etag: str,
+        writer: str,
+        options: WriterOptions,
+        runtime: Runtime,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._options = options
+        self._counters = WriterCounters()
+        self._accumulator = Accumulator(options.queue_bytes_max, options.queue_records_max)
+        self._committer = Committer(
+            store,
+            manifest,
+            etag,
+            writer=writer,
+            options=options,
+            runtime=runtime,
+            counters=self._counters,
+        )
+        self._sender = Sender(
+            store, self._committer, self._accumulator, options, runtime, self._counters
+        )
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: StoreLike,
+        *,
+        writer: str | None = None,
+        create: bool = False,
+        options: WriterOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> Opening[LogWriter]:
+        """Open a log for appending, with one read. ``NotFound`` if there is none, unless ``create``.
+
+        ``writer`` is a name for people, stored in the manifest. Any number of writers may be open;
+        at most one of them wins each position.
+        """
+
+        async def start() -> LogWriter:
+            store = open_store(url)
+            label = writer or f"{socket.gethostname()}-{os.getpid()}"
+            if create:
+                manifest, etag = await load_or_create(store, writer=label, runtime=runtime)
+            else:
+                manifest, etag = await load_manifest(store)
+            manifest.check_writable()
+            return cls(store, manifest, etag, label, options, runtime)
+
+        return Opening(start)
+
+    async def append(self, body: Body, *, expected_offset: int | None = None) -> LogPosition:
+        """Append one record; returns its position once it is durable.
+
+        With ``expected_offset`` it lands exactly there, or fails with ``Conflict`` whose
+        ``actual`` is the offset where the log ends.
+        """
+        record = self._checked(body)
+        if not self._accumulator.has_room():
+            await self._room()
+        size = len(record) + RECORD_OVERHEAD_BYTES
+        return cast(
+            LogPosition, await self._enqueue((record,), size, True, True, expected_offset)
+        )
+
+    async def append_many(
+        self, bodies: Iterable[Body], *, expected_offset: int | None = None
+    ) -> Span:
+        """Append records that stay together: all of them or none, without a gap."""
+        records = [self._checked(body) for body in bodies]
+        if not records:
+            raise Invalid("an empty batch cannot be appended")
+        size = sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
+        if size > self._options.batch_bytes_max:
+            raise Invalid(
+                f"a batch of {size} bytes is larger than batch_bytes_max",
+                hint="Append it in parts, or raise WriterOptions.batch_bytes_max.",
+                expected=self._options.batch_bytes_max,
+                actual=size,
+            )
+        if not self._accumulator.has_room():
+            await self._room()
+        return cast(Span, await self._enqueue(records, size, False, True, expected_offset))
+
+    def submit(
+        self, body: Body, *, expected_offset: int | None = None
+    ) -> Awaitable[LogPosition]:
+        """Append without waiting: gives a future. Records keep the order of the calls.
+
+        Raises ``Full`` when the queue is full; ``await log.drain()`` waits for room. A failure
+        that nobody looks at in the future is raised by the next ``flush``.
+        """
+        record = self._checked(body)
+        if not self._accumulator.has_room():
+            raise self._full()
+        size = len(record) + RECORD_OVERHEAD_BYTES
+        return cast(
+            Awaitable[LogPosition], self._enqueue((record,), size, True, False, expected_offset)
+        )
+
+    async def drain(self) -> None:
+        """Wait until the queue has room for one more record."""
+        self._check_open()
+        await self._accumulator.wait_for_room()
+        self._check_open()
+
+    async def flush(self) -> None:
+        """Wait until everything submitted so far is settled.
+
+        Raises the first failure of a ``submit`` since the last flush.
+        """
+        await self._sender.wait_until_settled()
+        failure, self._sender.first_failure = self._sender.first_failure, None
+        if failure is not None:
+            raise failure.copy()
+
+    async def close(self) -> None:
+        """Settle what was submitted, then stop. Further appends raise ``Closed``."""
+        if not self._closed:
+            self._closed = True
+            await self._sender.wait_until_idle()
+        await self._sender.close()
+        await self._committer.close()
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest that this writer knows."""
+        return self._committer.manifest
+
+    @property
+    def tail(self) -> int:
+        """The next offset of the log, as far as this writer knows."""
+        return self._committer.manifest.tail.offset
+
+    @property
+    def incarnation(self) -> str:
+        """The random name under which this opening uploads."""
+        return self._committer.names.incarnation
+
+    @property
+    def stats(self) -> Mapping[str, int | Timing]:
+        """Counters and latencies since the writer was opened."""
+        return summarise(self._counters)
+
+    def _enqueue(
+        self,
+        records: tuple[bytes, ...] | list[bytes],
+        size: int,
+        one: bool,
+        watched: bool,
+        expected_offset: int | None,
+    ) -> asyncio.Future[Result]:
+        self._check_open()
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._accumulator.push(
+            Submission(records, size, future, self._loop.time(), one, watched, expected_offset)
+        )
+        self._sender.wake()
+        return future
+
+    def _checked(self, body: Body) -> bytes:
+        if type(body) is not bytes:
+            if not isinstance(body, bytes | bytearray | memoryview):
+                raise Invalid(
+                    f"a record's body is bytes, not {type(body).__name__}",
+                    hint="Encode it first, e.g. text.encode().",
+                )
+            body = bytes(body)
+        if len(body) > self._options.record_bytes_max:
+            raise Invalid(
+                f"a record of {len(body)} bytes is larger than record_bytes_max",
+                hint="Split it, or raise WriterOptions.record_bytes_max.",
+                expected=self._options.record_bytes_max,
+                actual=len(body),
+            )
+        return body
+
+    def _check_open(self) -> None:
+        if self._sender.stopped is not None:
+            raise self._sender.stopped.copy()
+        if self._closed:
+            raise Closed("this writer is closed")
+
+    async def _room(self) -> None:
+        self._check_open()
+        if self._options.when_full == "raise":
+            raise self._full()
+        await self._accumulator.wait_for_room()
+
+    def _full(self) -> Full:
+        return Full(
+            f"{self._accumulator.records} records with {self._accumulator.bytes} bytes are waiting",
+            expected=self._options.queue_bytes_max,
+            actual=self._accumulator.bytes,
+        )

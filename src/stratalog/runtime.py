@@ -1,0 +1,64 @@
+"""Time, randomness, ids and threads: everything that is not determined by the input.
+
+The rest of the package asks a ``Runtime`` and never the operating system, so that a simulation
+can put its own in place and replay a run from its seed. Durations and time-outs use the event
+loop's clock, which the simulation also owns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+IO_THREADS_MAX = 64
+CPU_THREADS_MAX = max(2, min(8, os.cpu_count() or 2))
+
+
+class Runtime:
+    """What the world gives: the wall clock, randomness, and threads for work that blocks."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch. Used for timestamps, never for safety."""
+        return time.time_ns() // 1000
+
+    def random(self) -> float:
+        """A number in [0, 1), for jitter."""
+        return secrets.randbelow(1 << 53) / (1 << 53)
+
+    def new_id(self, length: int = 12) -> str:
+        """Random lower-case hex digits: incarnations, write ids."""
+        return secrets.token_hex((length + 1) // 2)[:length]
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Run work that keeps a core busy, away from the event loop."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread_pool("cpu", CPU_THREADS_MAX), work)
+
+
+DEFAULT_RUNTIME = Runtime()
+
+_pools: dict[tuple[str, int], ThreadPoolExecutor] = {}
+
+
+def thread_pool(purpose: str, threads_max: int) -> ThreadPoolExecutor:
+    """The process's pool for one purpose. A forked child gets its own: threads do not survive a fork."""
+    key = (purpose, os.getpid())
+    pool = _pools.get(key)
+    if pool is None:
+        pool = _pools.setdefault(
+            key, ThreadPoolExecutor(threads_max, thread_name_prefix=f"stratalog-{purpose}")
+        )
+    return pool
+
+
+async def run_blocking(work: Callable[[], T]) -> T:
+    """Run a blocking store call on the process's bounded I/O threads."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(thread_pool("io", IO_THREADS_MAX), work)

@@ -1,0 +1,181 @@
+"""Changing one object by compare-and-swap, and knowing afterwards whether it changed.
+
+This is the one place that lives with the two facts of life of a conditional put. An answer may be
+lost, and the put may land later. And a refusal may be the echo of one's own earlier attempt. So
+neither is believed: the object is read back, and what is stored decides.
+
+``swap`` moves an object from the version ``etag`` to ``data``:
+
+    the put is answered          Landed
+    read back, etag unchanged    the first attempt may still land, so the same bytes are put again
+                                 from the same etag: whichever lands first bars the other
+    read back, it is ours        Landed, perhaps with newer versions on top
+    read back, it is not ours    Overtaken: the etag moved on, so ours can no longer land
+    no clarity in time           raises Unknown
+
+This rests on one rule for the content: no two versions of an object are ever byte-equal (every
+version carries a fresh write id), because etags may be hashes of the content.
+
+``put_once`` creates an immutable object under a name that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stratalog.errors import (
+    Conflict,
+    Denied,
+    Exists,
+    NotFound,
+    StratalogError,
+    Unavailable,
+    Unknown,
+)
+from stratalog.runtime import Runtime
+from stratalog.store.protocol import Blob, Store
+
+
+class Patience:
+    """How long to go on trying: a deadline with growing, jittered pauses."""
+
+    __slots__ = ("_deadline", "_pause_s", "_runtime")
+
+    PAUSE_S_FIRST = 0.02
+    PAUSE_S_MAX = 2.0
+
+    def __init__(self, runtime: Runtime, timeout_s: float) -> None:
+        self._runtime = runtime
+        self._deadline = asyncio.get_running_loop().time() + timeout_s
+        self._pause_s = self.PAUSE_S_FIRST
+
+    async def pause(self) -> bool:
+        """Wait a little longer than last time. False when the time is up."""
+        remaining = self._deadline - asyncio.get_running_loop().time()
+        if remaining <= 0:
+            return False
+        jittered = self._pause_s * (0.5 + self._runtime.random())
+        self._pause_s = min(2 * self._pause_s, self.PAUSE_S_MAX)
+        await asyncio.sleep(min(jittered, remaining))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The swap happened. ``newer`` is set if others have changed the object since."""
+
+    etag: str
+    newer: Blob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The version that was to be replaced is gone. ``current`` is there now, if anything is.
+
+    ``answered`` tells that the store itself refused the one attempt that was made; otherwise an
+    answer was lost, and ours may have been there for a while.
+    """
+
+    current: Blob | None
+    answered: bool
+
+
+async def swap(
+    store: Store,
+    path: str,
+    data: bytes,
+    etag: str,
+    is_ours: Callable[[Blob], bool],
+    patience: Patience,
+) -> Landed | Overtaken:
+    """Replace version ``etag`` by ``data``; ``is_ours`` recognises ``data`` and what followed it."""
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return Landed(await store.put_if_match(path, data, etag))
+        except Conflict:
+            refused = True
+        except (Unknown, Unavailable):
+            refused = False
+        except Denied:
+            if attempts == 1:
+                raise
+            refused = False
+        current = await _read_back(store, path, patience)
+        if current is None or current.etag != etag:
+            if current is not None and is_ours(current):
+                ours = current.data == data
+                return Landed(current.etag, None if ours else current)
+            return Overtaken(current, answered=refused and attempts == 1)
+        if not await patience.pause():
+            raise Unknown(
+                f"{path}: no answer to a conditional put; it may still land", path=path
+            )
+
+
+async def _read_back(store: Store, path: str, patience: Patience) -> Blob | None:
+    while True:
+        try:
+            return await store.get(path)
+        except NotFound:
+            return None
+        except Unavailable as error:
+            if not await patience.pause():
+                raise Unknown(
+                    f"{path}: cannot be read back after a conditional put: {error}", path=path
+                ) from error
+
+
+async def put_once(
+    store: Store, new_path: Callable[[], str], data: bytes, patience: Patience
+) -> str:
+    """Create an immutable object; gives the path that holds exactly ``data``.
+
+    ``new_path`` gives a fresh name on every call. The same bytes are sent again under the same
+    name; should other bytes sit there, the name is given up for good.
+    """
+    path = new_path()
+    while True:
+        failure: StratalogError
+        try:
+            await store.put_if_absent(path, data)
+            return path
+        except (Exists, Unknown, Unavailable) as error:
+            failure = error
+        try:
+            if (await store.get(path)).data == data:
+                return path
+            path = new_path()
+        except NotFound:
+            pass
+        except Unavailable as error:
+            failure = error
+        if not await patience.pause():
+            raise Unavailable(f"{path}: could not be stored in time: {failure}", path=path)
+
+
+async def create(store: Store, path: str, data: bytes, patience: Patience) -> str:
+    """Create a mutable object; gives its etag. ``Exists`` means that somebody else's was there."""
+    lost_answers = False
+    while True:
+        failure: StratalogError
+        try:
+            return await store.put_if_absent(path, data)
+        except Exists as error:
+            failure = error
+        except (Unknown, Unavailable) as error:
+            failure = error
+            lost_answers = True
+        current = await _read_back(store, path, patience)
+        if current is not None:
+            if current.data == data:
+                return current.etag
+            if lost_answers:
+                raise Unknown(f"{path} exists, and may have been created by this call", path=path)
+            raise Exists(f"{path} exists in {store.url}", path=path)
+        if not await patience.pause():
+            raise Unknown(f"{path}: may have been created: {failure}", path=path)
+

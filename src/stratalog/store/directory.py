@@ -1,0 +1,372 @@
+"""A store in a local directory: the default for a program that embeds a log.
+
+Safe between threads and processes, across SIGKILL and across loss of power. An object is a file;
+its path is its path. How each promise is kept:
+
+- **Create**: the bytes are staged in ``.stage``, synced, then linked to the name under the
+  exclusive lock of its directory, which is synced before the lock is given back. ``link`` never
+  replaces anything: the loser learns that the name exists.
+- **Replace**: staged and synced first; then, under that same lock, the current bytes are read,
+  compared and replaced by ``rename``, and the directory is synced.
+- **Read**: the file is opened under the shared lock, so nobody acts on a version that a loss of
+  power could still take back. It is read outside: a version, once opened, does not change.
+- **Lock**: ``flock`` on the object's own directory. A store at ``/data`` and one at ``/data/a``
+  exclude each other. The kernel frees the lock of a dead process.
+
+A directory removed while somebody waits for its lock takes no links any more; the put notices and
+starts again. Staged files of dead processes are removed after an hour, by the first write of a
+store object. Names that start with a dot are not objects. One limit that buckets do not have:
+a name cannot be an object and the beginning of other objects' paths at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import stat
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+
+from stratalog.errors import (
+    Conflict,
+    Denied,
+    Exists,
+    Invalid,
+    NotFound,
+    StratalogError,
+    Unavailable,
+    Unknown,
+)
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime, run_blocking
+from stratalog.store.durable import (
+    found_root,
+    locked,
+    make_missing,
+    open_durable,
+    opened,
+    sync,
+    sync_nearest,
+    write_durably,
+)
+from stratalog.store.mounts import UnsafeFileSystemWarning, warn_if_unsafe
+from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
+
+__all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
+
+STAGE = ".stage"
+STAGE_AGE_US_MAX = 3_600_000_000
+ATTEMPTS_MAX = 1000
+LIST_ROWS_PER_HOP = 1000
+
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ILLEGAL = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EXDEV, errno.EINVAL, errno.EILSEQ)
+
+
+class DirectoryStore:
+    """Objects as files under ``root``, which is made by the first write."""
+
+    def __init__(self, root: str | os.PathLike[str], *, runtime: Runtime = DEFAULT_RUNTIME) -> None:
+        if sys.platform == "win32":
+            raise Invalid(
+                "a directory store needs flock and atomic links, which Windows does not have",
+                hint="Use s3://, gs:// or az://, or memory:// to try things out.",
+            )
+        self._root = os.path.abspath(os.fspath(root))
+        self._stage_directory = os.path.join(self._root, STAGE)
+        self._runtime = runtime
+        self._swept = False
+        warn_if_unsafe(self._root)
+
+    @property
+    def url(self) -> str:
+        return Path(self._root).as_uri()
+
+    async def get(self, path: str) -> Blob:
+        check_path(path)
+        return await run_blocking(lambda: Blob(self._read(path)))
+
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
+        check_path(path)
+        return await run_blocking(lambda: self._read_range(path, start, length))
+
+    async def head(self, path: str) -> Head:
+        check_path(path)
+
+        def work() -> Head:
+            data = self._read(path)
+            return Head(path, len(data), content_etag(data))
+
+        return await run_blocking(work)
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        check_path(path)
+
+        def work() -> str:
+            self._retried(path, lambda: self._create(path, data))
+            return content_etag(data)
+
+        return await run_blocking(work)
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        check_path(path)
+
+        def work() -> str:
+            self._retried(path, lambda: self._replace(path, data, etag))
+            return content_etag(data)
+
+        return await run_blocking(work)
+
+    async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+        rows = self._walk(prefix, after)
+        while batch := await run_blocking(lambda: [*itertools.islice(rows, LIST_ROWS_PER_HOP)]):
+            for row in batch:
+                yield row
+
+    async def delete_many(self, paths: Sequence[str]) -> None:
+        names_in: dict[str, set[str]] = defaultdict(set)
+        for path in paths:
+            directory, name = self._place(check_path(path))
+            names_in[directory].add(name)
+        await run_blocking(lambda: self._delete(names_in))
+
+    def _place(self, path: str) -> tuple[str, str]:
+        """The directory and the name in it."""
+        return os.path.split(os.path.join(self._root, path))
+
+    # Reading
+
+    def _open(self, path: str) -> int:
+        """Open the current version of an object, none that is not durable yet."""
+        directory, name = self._place(path)
+        with opened(directory) as fd, locked(fd, exclusive=False):
+            return os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=fd)
+
+    def _read(self, path: str) -> bytes:
+        with self._reading(path), open(self._open(path), "rb", buffering=0) as file:
+            return file.readall()
+
+    def _read_range(self, path: str, start: int, length: int) -> bytes:
+        with self._reading(path), open(self._open(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if start < 0 or length < 0 or start + length > size:
+                raise Invalid(f"bytes {start}+{length} are outside of {path}", path=path)
+            pieces = []
+            while length > 0:
+                pieces.append(os.pread(file.fileno(), length, start))
+                if not pieces[-1]:
+                    raise Unavailable(f"{path} became shorter while it was read", path=path)
+                start += len(pieces[-1])
+                length -= len(pieces[-1])
+            return b"".join(pieces)
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _MISSING:
+                raise NotFound(f"{path} is not in {self.url}", path=path) from None
+            raise self._refusal(error, path) from error
+
+    # Writing
+
+    def _retried(self, path: str, attempt: Callable[[], None]) -> None:
+        """Try until no directory and no staged file vanished on the way."""
+        try:
+            if not self._swept:
+                self._swept = True
+                self._sweep_stage()
+            for _ in range(ATTEMPTS_MAX):
+                with contextlib.suppress(FileNotFoundError):
+                    return attempt()
+        except OSError as error:
+            raise self._refusal(error, path) from error
+        raise Unavailable(f"directories on the way to {path} keep disappearing", path=path)
+
+    def _create(self, path: str, data: bytes) -> None:
+        directory, name = self._place(path)
+        self._make_missing(directory)
+        with self._staged(data) as staged:
+            fd = open_durable(directory, self._root)
+            try:
+                with locked(fd, exclusive=True):
+                    self._publish(path, fd, lambda: os.link(staged, name, dst_dir_fd=fd))
+            except FileExistsError:
+                if os.path.isdir(os.path.join(directory, name)):
+                    raise Invalid(f"{path} is the beginning of other paths", path=path) from None
+                raise Exists(f"{path} exists in {self.url}", path=path) from None
+            finally:
+                os.close(fd)
+
+    def _replace(self, path: str, data: bytes, etag: str) -> None:
+        directory, name = self._place(path)
+        if not os.path.isdir(directory):
+            raise self._conflict(path, etag, None)
+        with self._staged(data) as staged, opened(directory) as fd, locked(fd, exclusive=True):
+            found = self._etag(name, fd)
+            if found != etag:
+                raise self._conflict(path, etag, found)
+            self._publish(path, fd, lambda: os.rename(staged, name, dst_dir_fd=fd))
+
+    def _publish(self, path: str, directory_fd: int, step: Callable[[], None]) -> None:
+        """Make staged bytes the object, durably. From the step on, a failure leaves it open."""
+        begun = False
+        try:
+            step()
+            begun = True
+            sync(directory_fd)
+        except OSError as error:
+            if begun or error.errno == errno.EIO:
+                raise Unknown(
+                    f"the directory of {path} could not be synced: {error.strerror}", path=path
+                ) from error
+            raise
+
+    def _etag(self, name: str, directory_fd: int) -> str | None:
+        """The version that is there now, or none."""
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory_fd)
+            with open(fd, "rb", buffering=0) as file:
+                return content_etag(file.readall())
+        except OSError as error:
+            if error.errno in _MISSING:
+                return None
+            raise
+
+    @contextlib.contextmanager
+    def _staged(self, data: bytes) -> Iterator[str]:
+        """Bytes on the disk under a name that nobody else uses; the name goes at the end."""
+        staged = os.path.join(self._stage_directory, self._runtime.new_id(24))
+        try:
+            write_durably(staged, data)
+        except FileNotFoundError:
+            self._make_stage()
+            write_durably(staged, data)
+        try:
+            yield staged
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(staged)
+
+    def _make_stage(self) -> None:
+        found_root(self._root)
+        make_missing(self._stage_directory, self._root)
+        os.close(open_durable(self._stage_directory, self._root))
+
+    def _make_missing(self, directory: str) -> None:
+        try:
+            make_missing(directory, self._root)
+        except FileNotFoundError:
+            self._make_stage()
+            make_missing(directory, self._root)
+
+    def _sweep_stage(self) -> None:
+        """Remove what dead processes left. One that merely slept stages its bytes again."""
+        too_old_ns = (self._runtime.now_us() - STAGE_AGE_US_MAX) * 1000
+        try:
+            if os.stat(self._stage_directory).st_mode & stat.S_ISVTX:
+                self._make_stage()
+            with os.scandir(self._stage_directory) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        if entry.stat().st_mtime_ns < too_old_ns:
+                            os.unlink(entry.path)
+        except FileNotFoundError:
+            return
+
+    # Deleting
+
+    def _delete(self, names_in: dict[str, set[str]]) -> None:
+        try:
+            changed = {where for where, names in names_in.items() if self._unlink(where, names)}
+            for directory in {self._prune(directory) for directory in changed}:
+                sync_nearest(directory)
+        except OSError as error:
+            raise self._refusal(error, error.filename) from error
+
+    def _unlink(self, directory: str, names: set[str]) -> bool:
+        removed = False
+        missing = contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
+        with missing, opened(directory) as fd, locked(fd, exclusive=True):
+            for name in names:
+                with missing:
+                    os.unlink(name, dir_fd=fd)
+                    removed = True
+        return removed
+
+    def _prune(self, directory: str) -> str:
+        """Remove emptied directories upwards. Gives the first that stays."""
+        while directory != self._root:
+            try:
+                os.rmdir(directory)
+            except OSError:
+                try:
+                    os.rmdir(os.path.join(directory, STAGE))
+                except OSError:
+                    return directory
+                continue
+            directory = os.path.dirname(directory)
+        return directory
+
+    # Listing
+
+    def _walk(self, prefix: str, after: str) -> Iterator[Listed]:
+        """Rows in byte order, holding one directory's names for each level."""
+        base = prefix[: prefix.rfind("/") + 1]
+        if any(not part or part.startswith(".") for part in base.split("/")[:-1]):
+            return
+        try:
+            yield from self._walk_directory(base, prefix, after)
+        except OSError as error:
+            raise self._refusal(error, prefix) from error
+
+    def _walk_directory(self, base: str, prefix: str, after: str) -> Iterator[Listed]:
+        for key, size in self._rows(base):
+            if not (key.startswith(prefix) or prefix.startswith(key)):
+                continue
+            if size is None:
+                if key > after or after.startswith(key):
+                    yield from self._walk_directory(key, prefix, after)
+            elif key > after:
+                yield Listed(key, size)
+
+    def _rows(self, base: str) -> Iterator[tuple[str, int | None]]:
+        """One directory in byte order of full paths: a directory counts as its name and a slash."""
+        rows: dict[str, int | None] = {}
+        missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        directory = os.path.join(self._root, base)
+        with missing, opened(directory) as fd, locked(fd, exclusive=False), os.scandir(fd) as found:
+            for entry in found:
+                if entry.name.startswith("."):
+                    continue
+                with missing:
+                    if entry.is_dir():
+                        rows[f"{base}{entry.name}/"] = None
+                    elif entry.is_file():
+                        rows[f"{base}{entry.name}"] = entry.stat().st_size
+        return iter(sorted(rows.items(), key=lambda row: row[0]))
+
+    # Errors
+
+    def _conflict(self, path: str, expected: str, found: str | None) -> Conflict:
+        message = f"{path} changed in {self.url}" if found else f"{path} is not in {self.url}"
+        return Conflict(message, path=path, expected=expected, actual=found)
+
+    def _refusal(self, error: OSError, path: str | None) -> StratalogError:
+        """What an error of the file system means, when nothing was changed."""
+        reason = f"{path} in {self.url}: {error.strerror or error}"
+        if error.errno in _DENIED:
+            return Denied(
+                reason, path=path, hint="Check who owns the directory and how it is mounted."
+            )
+        if error.errno in _FULL:
+            return Unavailable(reason, path=path, hint="The disk is full: free some space.")
+        if error.errno in _ILLEGAL:
+            return Invalid(f"the file system cannot keep this path: {reason}", path=path)
+        return Unavailable(reason, path=path, hint="Check the disk and the system's log.")

@@ -1,0 +1,55 @@
+"""How a listing of any server becomes one in byte order, and where it may begin.
+
+Servers list in one of two orders. Most compare whole paths byte by byte, as promised to callers.
+Some walk directories, and so put ``a/b`` before ``a-b``: they compare part by part. Where no
+character below the slash is involved, the two orders are the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from stratalog.errors import Unavailable
+from stratalog.store.protocol import Listed
+
+
+def begin_after(prefix: str, after: str) -> str:
+    """A path before every wanted one in both orders, to start the server's listing from.
+
+    It ends before the first character that sorts below the slash, and before the prefix itself,
+    which may be an object. Empty when the listing starts at the beginning.
+    """
+    return max(_orders_agree(after), _orders_agree(prefix)[:-1])
+
+
+def is_past(path: str, prefix: str) -> bool:
+    """Whether in both orders no path with this prefix can follow."""
+    return path > prefix and not path.startswith(prefix) and _orders_agree(prefix) == prefix
+
+
+def in_byte_order(rows: Iterator[Listed], window_rows: int) -> Iterator[Listed]:
+    """Sort rows that arrive at most ``window_rows`` too late; refuse what comes later."""
+    window: list[tuple[str, int]] = []
+    last = ""
+    for row in rows:
+        if row.path < last:
+            raise Unavailable(
+                f"the server lists out of order: {row.path} after {last}",
+                path=row.path,
+                hint="Avoid a name that is another one followed by a character below the slash.",
+            )
+        heapq.heappush(window, (row.path, row.size))
+        if len(window) > window_rows:
+            last, size = heapq.heappop(window)
+            yield Listed(last, size)
+    for path, size in sorted(window):
+        yield Listed(path, size)
+
+
+def _orders_agree(path: str) -> str:
+    """The longest beginning without a character that sorts below the slash."""
+    for index, character in enumerate(path):
+        if character < "/":
+            return path[:index]
+    return path

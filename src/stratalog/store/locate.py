@@ -1,0 +1,143 @@
+"""From what a person writes to a store: URLs, paths, and stores themselves.
+
+    memory://name[/prefix]        this process's memory
+    file:///path, a bare path     a local directory
+    s3://bucket[/prefix]          S3 and what speaks its protocol (also s3a://)
+    gs://bucket[/prefix]          Google Cloud Storage (also gcs://)
+    az://container[/prefix]       Azure Blob Storage (also azure://)
+
+Endpoint, region and credentials come from the usual environment variables (``AWS_*``,
+``GOOGLE_*``, ``AZURE_*``) or from ``options``, whose keys are those of obstore (``endpoint``,
+``access_key_id``, …) plus ``timeout_s`` and ``connect_timeout_s``. A URL may carry the few options
+that are no secrets: ``s3://bucket/logs?endpoint=http://127.0.0.1:8333&region=eu-central-1``.
+
+All stores of one bucket with the same settings share one client, so thousands of logs cost one
+pool of connections.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
+
+from stratalog.errors import Invalid
+from stratalog.store.directory import DirectoryStore
+from stratalog.store.memory import MemoryStore
+from stratalog.store.prefixed import PrefixedStore
+from stratalog.store.protocol import Store
+from stratalog.store.redaction import redact
+
+if TYPE_CHECKING:
+    from stratalog.store.cloud import CloudStore
+
+__all__ = ["StoreLike", "open_store", "redact"]
+
+StoreLike = str | os.PathLike[str] | Store
+
+CLOUD_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+}
+SCHEMES = ("memory", "file", *CLOUD_SCHEMES)
+URL_OPTIONS = ("endpoint", "region", "timeout_s", "connect_timeout_s")
+CLIENTS_MAX = 256
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+
+
+def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -> Store:
+    """The store that ``target`` names. A store passes through. Nothing is read or made yet."""
+    if not isinstance(target, str | os.PathLike):
+        if options:
+            raise Invalid("options go with a URL, not with a store that is open already")
+        return target
+    location = os.fspath(target)
+    url = _URL.fullmatch(location) if isinstance(target, str) else None
+    if url is None:
+        if not location:
+            raise Invalid("an empty path names no store", hint='Use "." for this directory.')
+        return _directory(os.path.expanduser(location), options)
+    scheme, rest = url[1].lower(), url[2]
+    if scheme == "file":
+        host, slash, path = rest.partition("/")
+        if host not in ("", "localhost") or not slash:
+            raise Invalid(
+                f"not a local file URL: {location!r}", hint="Write file:///absolute/path."
+            )
+        return _directory(unquote(f"/{path}"), options)
+    if scheme == "memory":
+        _no_options(options, "memory")
+        name, _, prefix = rest.partition("/")
+        if not name:
+            raise Invalid("a memory store needs a name", hint="Write memory://name.")
+        return _under(MemoryStore.named(name), prefix)
+    if scheme in CLOUD_SCHEMES:
+        return _cloud(CLOUD_SCHEMES[scheme], rest, options or {})
+    raise Invalid(
+        f"no store has the scheme {scheme!r}: {redact(location)}",
+        hint=f"Use a path or one of {', '.join(f'{known}://' for known in SCHEMES)}.",
+    )
+
+
+def _directory(path: str, options: Mapping[str, str] | None) -> Store:
+    _no_options(options, "directory")
+    return DirectoryStore(path)
+
+
+def _no_options(options: Mapping[str, str] | None, kind: str) -> None:
+    if options:
+        raise Invalid(f"a {kind} store has no options, but got {', '.join(sorted(options))}")
+
+
+def _cloud(scheme: str, rest: str, options: Mapping[str, str]) -> Store:
+    rest, _, query = rest.partition("?")
+    bucket, _, prefix = rest.partition("/")
+    if "@" in bucket or ":" in bucket:
+        raise Invalid(
+            "a store's URL must not carry credentials",
+            hint="Put them into the environment, or pass them as options.",
+        )
+    if not bucket:
+        raise Invalid(f"{scheme}:// needs a bucket", hint=f"Write {scheme}://bucket/prefix.")
+    asked = dict(parse_qsl(query, keep_blank_values=True))
+    for name in asked:
+        if name not in URL_OPTIONS:
+            raise Invalid(
+                f"a store's URL cannot carry the option {name!r}",
+                hint=f"Only {', '.join(URL_OPTIONS)}. Pass others as options or by environment.",
+            )
+    merged = tuple(sorted({**asked, **options}.items()))
+    environment = tuple(
+        sorted(item for item in os.environ.items() if item[0].startswith(_FAMILY[scheme]))
+    )
+    return _under(_shared_client(os.getpid(), scheme, bucket, merged, environment), prefix)
+
+
+_FAMILY = {"s3": ("AWS_",), "gs": ("GOOGLE_",), "az": ("AZURE_", "MSI_", "IDENTITY_")}
+
+
+@functools.lru_cache(maxsize=CLIENTS_MAX)
+def _shared_client(
+    _pid: int,
+    scheme: str,
+    bucket: str,
+    options: tuple[tuple[str, str], ...],
+    environment: tuple[tuple[str, str], ...],
+) -> CloudStore:
+    """One client for everything that would configure it in the same way."""
+    from stratalog.store.cloud import CloudStore
+
+    return CloudStore(scheme, bucket, dict(options), environment=dict(environment))
+
+
+def _under(store: Store, prefix: str) -> Store:
+    prefix = prefix.strip("/")
+    return PrefixedStore(store, prefix) if prefix else store

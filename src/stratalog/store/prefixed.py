@@ -1,0 +1,52 @@
+"""A part of a store as a store of its own: what begins with a prefix, named without it.
+
+Errors name the whole path in the store below, since that is what a person can look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from stratalog.errors import Invalid
+from stratalog.store.protocol import Blob, Head, Listed, Store, check_path
+
+
+class PrefixedStore:
+    """The objects of ``store`` whose paths begin with ``prefix`` and a slash."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store: Store = store
+        self._prefix: str = check_path(prefix.rstrip("/")) + "/"
+
+    @property
+    def url(self) -> str:
+        return f"{self._store.url.rstrip('/')}/{self._prefix.rstrip('/')}"
+
+    async def get(self, path: str) -> Blob:
+        return await self._store.get(self._full(path))
+
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
+        return await self._store.get_range(self._full(path), start, length)
+
+    async def head(self, path: str) -> Head:
+        found = await self._store.head(self._full(path))
+        return Head(path, found.size, found.etag)
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        return await self._store.put_if_absent(self._full(path), data)
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        return await self._store.put_if_match(self._full(path), data, etag)
+
+    async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+        after = self._prefix + after if after else ""
+        async for row in self._store.list(self._prefix + prefix, after):
+            yield Listed(row.path[len(self._prefix) :], row.size)
+
+    async def delete_many(self, paths: Sequence[str]) -> None:
+        await self._store.delete_many([self._full(path) for path in paths])
+
+    def _full(self, path: str) -> str:
+        if path.startswith("/"):
+            raise Invalid(f"not a legal object path: {path!r}", path=path)
+        return self._prefix + path

@@ -1,0 +1,81 @@
+"""What a user gets from the wheel, seen from an environment that holds nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from stratalog._version import __version__
+
+pytestmark = pytest.mark.packaging
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    # A PYTHONPATH of the caller would show the new environment the source tree.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", out, cwd=ROOT)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the scripts of a fresh environment with only the wheel in it."""
+    venv = tmp_path_factory.mktemp("venv")
+    uv: Sequence[str] = (sys.executable, "-m", "uv", "--quiet")
+    run(*uv, "venv", "--clear", "--python", sys.executable, venv, cwd=venv)
+    constraints = ROOT / "requirements" / "dev.txt"
+    python = venv / "bin" / "python"
+    run(*uv, "pip", "install", "--python", python, "-c", constraints, wheel, cwd=venv)
+    return venv / "bin"
+
+
+def test_the_wheel_holds_the_typed_package_and_its_licence_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"stratalog", f"stratalog-{__version__}.dist-info"}
+    assert "stratalog/py.typed" in names
+    assert f"stratalog-{__version__}.dist-info/licenses/LICENSE" in names
+
+
+def test_the_wheel_holds_every_module_of_the_source_tree(wheel: Path) -> None:
+    source = ROOT / "src"
+    expected = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if name.endswith(".py")}
+    assert held == expected
+
+
+def test_the_installed_command_prints_its_version(installed: Path, tmp_path: Path) -> None:
+    assert __version__ in run(installed / "stratalog", "--version", cwd=tmp_path)
+
+
+def test_the_installed_library_imports_from_its_own_place(installed: Path, tmp_path: Path) -> None:
+    code = "import stratalog; print(stratalog.__version__); print(stratalog.__file__)"
+    version, place = run(installed / "python", "-I", "-c", code, cwd=tmp_path).splitlines()
+    assert version == __version__
+    assert Path(place).is_relative_to(installed.parent)
+
+
+def test_the_installed_library_needs_no_testing_tools(installed: Path, tmp_path: Path) -> None:
+    code = "import importlib.util as u; print(u.find_spec('pytest'), u.find_spec('hypothesis'))"
+    assert run(installed / "python", "-I", "-c", code, cwd=tmp_path).split() == ["None", "None"]
