@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from s3_server import S3Server, begin_run, end_run, shared_server
 
 _OWNS_RUN = pytest.StashKey[bool]()

@@ -13,6 +13,7 @@ Chroma's wal3 prints it. Persisted: keep stable.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterable
 from hashlib import sha3_256
@@ -48,9 +49,8 @@ class Setsum:
     def __init__(self, digest: bytes = bytes(DIGEST_BYTES)) -> None:
         if len(digest) != DIGEST_BYTES:
             raise Invalid(f"a setsum has {DIGEST_BYTES} bytes, not {len(digest)}")
-        if any(
-            column >= prime for column, prime in zip(_columns.unpack(digest), PRIMES, strict=True)
-        ):
+        columns = _columns.unpack(digest)
+        if max(columns) >= PRIMES[-1] and any(map(operator.ge, columns, PRIMES)):
             raise Invalid("a column of the setsum is not below its prime")
         self._bytes = digest
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from s3_server import S3Server
 
+from s3_server import S3Server
 from stratalog.errors import Invalid
 from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore, open_store, redact
 
@@ -103,7 +103,7 @@ def test_logs_of_one_bucket_share_one_client(monkeypatch: pytest.MonkeyPatch) ->
     def client(url: str, **options: str) -> object:
         store = open_store(url, options=options)
         assert isinstance(store, PrefixedStore)
-        return store._store
+        return store.inner
 
     assert client("s3://bucket/a") is client("s3://bucket/b")
     assert client("s3://bucket/a") is not client("s3://bucket/a", region="eu-west-1")

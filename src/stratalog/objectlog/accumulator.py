@@ -68,31 +68,31 @@ class Accumulator:
         return len(self._waiting)
 
     def has_room(self) -> bool:
-        """Whether one more submission may enter, of whatever size; nobody may jump the queue."""
-        return not self._room and self._below_bounds()
-
-    def _below_bounds(self) -> bool:
+        """Whether one more submission may enter, of whatever size."""
         return self.bytes < self._bytes_max and self.records < self._records_max
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a newcomer has to wait: there is no room, or others are in line for it."""
+        return bool(self._room) or not self.has_room()
 
     async def wait_for_room(self) -> None:
         """Wait for one's turn. Turns come in the order of the calls."""
-        if self.has_room():
+        if not self.crowded:
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         self._room.append(turn)
         try:
             await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_turns()
-            raise
+        finally:
+            # Whatever became of this turn: when it has been used, it is the next one's.
+            loop.call_soon(self._give_turn)
 
     def push(self, submission: Submission) -> None:
         self._waiting.append(submission)
         self.bytes += submission.size
         self.records += len(submission.bodies)
-        if self._room:
-            self._give_turns()
 
     def push_back(self, submissions: Iterable[Submission]) -> None:
         """Put submissions at the front again, in their order."""
@@ -115,7 +115,7 @@ class Accumulator:
         self.bytes -= submission.size
         self.records -= len(submission.bodies)
         if self._room:
-            self._give_turns()
+            self._give_turn()
         return submission
 
     def drain(self) -> list[Submission]:
@@ -129,9 +129,9 @@ class Accumulator:
                 turn.set_result(None)
         return everything
 
-    def _give_turns(self) -> None:
-        """Wake one caller; when it has taken its place, it wakes the next."""
-        while self._room and self._below_bounds():
+    def _give_turn(self) -> None:
+        """Wake the first in line that is still there, if there is room."""
+        while self._room and self.has_room():
             turn = self._room.popleft()
             if not turn.done():
                 turn.set_result(None)

@@ -15,10 +15,9 @@ import re
 import socket
 from typing import ClassVar
 
-
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unknown
 from stratalog.objectlog.manifest import FIRST_OFFSET, load_manifest
-from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.position import LogPosition, Natural
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -38,7 +37,7 @@ class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     what: ClassVar[str] = "cursor"
 
     position: LogPosition
-    epoch_us: int
+    epoch_us: Natural
     writer: str
     write_id: str | None = None
     deleted: bool = False
@@ -215,5 +214,3 @@ def cursor_path(name: str) -> str:
 
 def _no_cursor(name: str, path: str) -> NotFound:
     return NotFound(f"there is no cursor {name!r}", path=path)
-
-

@@ -18,13 +18,14 @@ Persisted: keep stable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 import msgspec
 
 from stratalog.errors import Corrupt, Invalid, NotFound
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.position import LogPosition, Natural
 from stratalog.objectlog.snapshot import Entry, SnapshotPointer, check_adjacent
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import EMPTY, Setsum
@@ -45,16 +46,16 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     setsum: Setsum
     collected: Setsum | msgspec.UnsetType = msgspec.UNSET
-    acc_bytes: int
+    acc_bytes: Natural
     writer: str
     snapshots: tuple[SnapshotPointer, ...]
     fragments: tuple[Fragment, ...]
     initial_offset: LogPosition | None = None
-    initial_seq_no: int | str | None = None
+    initial_seq_no: Natural | str | None = None
     format: str | None = None
     write_id: str | None = None
-    linked: dict[str, int] | None = None
-    sweep_epoch: int = 0
+    linked: dict[str, Natural] | None = None
+    sweep_epoch: Natural = 0
     seal: msgspec.Raw | None = None
 
     @classmethod
@@ -136,7 +137,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _check_sequence(fragments: Sequence[Fragment]) -> None:
-    for before, after in zip(fragments, fragments[1:], strict=False):
+    for before, after in pairwise(fragments):
         if isinstance(before.seq_no, str) or isinstance(after.seq_no, str):
             continue
         if after.seq_no != before.seq_no + 1:
@@ -160,7 +161,7 @@ def decode_manifest(data: bytes) -> Manifest:
         version = None
     if isinstance(version, str):
         major = version.partition(".")[0]
-        if major.isdecimal() and int(major) > FORMAT_MAJOR:
+        if major.isdecimal() and (len(major) > 9 or int(major) > FORMAT_MAJOR):
             raise Invalid(
                 f"the log has format {version}, this version reads up to {FORMAT_MAJOR}.x",
                 hint="Upgrade stratalog.",

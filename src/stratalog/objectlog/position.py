@@ -5,14 +5,26 @@ Stored as ``{"offset": N}`` plus our optional ``"timestamp_us": T``. Persisted: 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A stored count, offset, time or size. The top bit of a u64 is kept free."""
 
-class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=True):
+
+class LogPosition(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    gc=False,
+    order=True,
+    forbid_unknown_fields=True,
+):
     """A record's offset and append time. A time of 0 was not recorded (logs made by wal3)."""
 
-    offset: int
-    timestamp_us: int = 0
+    offset: Natural
+    timestamp_us: Natural = 0
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):

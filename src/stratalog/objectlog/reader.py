@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -154,7 +154,7 @@ class LogReader:
         to_offset: int | None = None,
         from_timestamp_us: int | None = None,
         to_timestamp_us: int | None = None,
-    ) -> AsyncIterator[pa.RecordBatch]:
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         """All records of a part of the log as Arrow batches, read ahead, oldest first.
 
         ``to_offset`` and ``to_timestamp_us`` are exclusive. Ends at the tail that the reader
@@ -176,7 +176,7 @@ class LogReader:
         to_offset: int | None = None,
         from_timestamp_us: int | None = None,
         to_timestamp_us: int | None = None,
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncGenerator[Record, None]:
         """The same, record by record."""
         async with aclosing(
             self.batches(from_offset, to_offset, from_timestamp_us, to_timestamp_us)
@@ -187,7 +187,7 @@ class LogReader:
 
     async def follow(
         self, from_offset: int | None = None, *, idle_timeout_s: float | None = None
-    ) -> AsyncIterator[pa.RecordBatch]:
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Records as they come, from an offset on (default: only what is new), for ever.
 
         Polls the manifest: soon after news, then ever more rarely (``poll_s_min`` to
@@ -224,7 +224,7 @@ class LogReader:
         """Forget everything. Further calls raise ``Closed``."""
         self._closed = True
 
-    async def _walk(self, window: Window) -> AsyncIterator[Fragment]:
+    async def _walk(self, window: Window) -> AsyncGenerator[Fragment, None]:
         """The fragments of a window; goes on with the newest manifest if a node was collected."""
         self._check_open()
         missing: str | None = None
@@ -244,7 +244,7 @@ class LogReader:
 
     async def _fetch_ahead(
         self, window: Window
-    ) -> AsyncIterator[tuple[Fragment, pa.RecordBatch]]:
+    ) -> AsyncGenerator[tuple[Fragment, pa.RecordBatch], None]:
         under_way: deque[tuple[Fragment, asyncio.Task[pa.RecordBatch]]] = deque()
         bytes_ahead = 0
         try:
@@ -312,9 +312,7 @@ class LogReader:
         if window.from_offset < FIRST_OFFSET:
             raise Invalid("offsets start at 1", expected=FIRST_OFFSET, actual=window.from_offset)
         if window.from_timestamp_us is None and window.from_offset < self.first_offset:
-            raise Trimmed(
-                f"the log starts at {self.first_offset}", first_offset=self.first_offset
-            )
+            raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -13,11 +13,12 @@ no such node. Persisted: keep stable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from stratalog.errors import Corrupt
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.position import LogPosition, Natural
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import Setsum
 
@@ -29,10 +30,10 @@ class SnapshotPointer(StoredObject, frozen=True, kw_only=True, omit_defaults=Tru
 
     setsum: Setsum
     path_to_snapshot: str
-    depth: int
+    depth: Natural
     start: LogPosition
     limit: LogPosition
-    num_bytes: int
+    num_bytes: Natural
 
     @property
     def path(self) -> str:
@@ -48,7 +49,7 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     what: ClassVar[str] = "snapshot"
 
     path: str
-    depth: int
+    depth: Natural
     setsum: Setsum
     writer: str
     snapshots: tuple[SnapshotPointer, ...]
@@ -94,9 +95,7 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
                 expected=promised,
                 actual=found,
             )
-        if self.depth > pointer.depth or any(
-            child.depth >= self.depth for child in self.snapshots
-        ):
+        if self.depth > pointer.depth or any(child.depth >= self.depth for child in self.snapshots):
             raise Corrupt(f"{self.path} is deeper than its pointer allows", path=self.path)
 
 
@@ -108,9 +107,11 @@ def snapshot_path(setsum: Setsum, incarnation: str, upload: int) -> str:
 def check_adjacent(entries: Sequence[Entry], path: str) -> None:
     """Refuse entries that are empty, overlap, leave a gap, or go back in time."""
     for entry in entries:
-        if entry.start.offset < 0 or entry.start.offset >= entry.limit.offset or entry.num_bytes < 0:
+        if entry.start.offset >= entry.limit.offset:
             raise Corrupt(f"{path}: the entry {entry.path} spans nothing", path=path)
-    for before, after in zip(entries, entries[1:], strict=False):
+        if 0 < entry.limit.timestamp_us < entry.start.timestamp_us:
+            raise Corrupt(f"{path}: {entry.path} goes back in time", path=path)
+    for before, after in pairwise(entries):
         if before.limit.offset != after.start.offset:
             raise Corrupt(
                 f"{path}: {after.path} does not start where {before.path} ends",

@@ -19,8 +19,6 @@ from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.position import LogPosition
 from stratalog.setsum import Setsum
 
-NESTING_MAX = 64
-
 # Where the strangers are kept in memory. Never stored under this name.
 _UNKNOWN = "<unknown>"
 
@@ -38,6 +36,8 @@ class StoredObject(
     def from_json(cls, data: bytes, path: str | None = None) -> Self:
         """Decode stored bytes. Anything but a well-formed object is ``Corrupt``."""
         try:
+            if not data.isascii():
+                str(data, "utf-8")
             return _decode(cls, data)
         except (ValueError, RecursionError, Invalid) as error:
             raise Corrupt(f"not a {cls.what}: {error}", path=path) from None
@@ -98,7 +98,7 @@ def _decode(cls: type[Shape], data: bytes) -> Shape:
 def _shape(cls: type) -> tuple[dict[str, msgspec.structs.FieldInfo], dict[str, object]]:
     """The fields of a stored object by their stored name, and their types."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
-    return fields, get_type_hints(cls)
+    return fields, get_type_hints(cls, include_extras=True)
 
 
 def _decode_by_name(cls: type[Shape], raw: msgspec.Raw) -> Shape:
@@ -109,17 +109,13 @@ def _decode_by_name(cls: type[Shape], raw: msgspec.Raw) -> Shape:
         field = known.get(name)
         if field is None or field.name == "unknown":
             unknown[name] = part.copy()
-            _check_nesting(part)
         else:
             values[field.name] = _decode_value(hints[field.name], part)
-    missing = [
-        name for name, field in known.items() if field.required and field.name not in values
-    ]
+    missing = [name for name, field in known.items() if field.required and field.name not in values]
     if missing:
         raise ValueError(f"missing fields: {', '.join(missing)}")
-    if cls is LogPosition:
-        kind = AnnotatedPosition if unknown else LogPosition
-        return cast(Shape, kind(**cast(Any, values), **({"unknown": unknown} if unknown else {})))
+    if cls is LogPosition and unknown:
+        return cast(Shape, AnnotatedPosition(**cast(Any, values), unknown=unknown))
     if unknown or any(isinstance(value, AnnotatedPosition) for value in values.values()):
         values["unknown"] = unknown
     return cls(**cast(Any, values))
@@ -134,17 +130,10 @@ def _decode_value(kind: object, raw: msgspec.Raw) -> object:
         return _decoder(kind).decode(raw)
     if getattr(kind, "__origin__", None) is tuple:
         parts = _decoder(list[msgspec.Raw]).decode(raw)
-        return tuple(_decode_by_name(structs[0], part) for part in parts)
-    if bytes(raw).strip() == b"null":
-        raise ValueError("null in place of an object")
+        return tuple(_decode(structs[0], bytes(part)) for part in parts)
+    if type(None) in members and bytes(raw) == b"null":
+        return None
     return _decode_by_name(structs[0], raw)
-
-
-def _check_nesting(raw: msgspec.Raw) -> None:
-    """Strangers are kept unread, so make sure that they are JSON and not absurdly deep."""
-    text = bytes(raw)
-    if max(text.count(b"["), text.count(b"{")) > NESTING_MAX:
-        msgspec.json.decode(text)
 
 
 def _has_unknown(value: object) -> bool:
@@ -160,7 +149,9 @@ def _with_unknown(value: msgspec.Struct) -> dict[str, object]:
         if not field.required and part == field.default:
             continue
         if isinstance(part, tuple):
-            plain[field.encode_name] = [_with_unknown(each) for each in part]
+            plain[field.encode_name] = [
+                _with_unknown(each) if _has_unknown(each) else each for each in part
+            ]
         elif isinstance(part, msgspec.Struct):
             plain[field.encode_name] = _with_unknown(part)
         else:

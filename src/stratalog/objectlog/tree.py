@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
 from stratalog.objectlog.cache import ByteCache
@@ -39,9 +39,7 @@ class Window:
             return False
         if self.from_timestamp_us is not None and 0 < limit.timestamp_us < self.from_timestamp_us:
             return False
-        return self.to_timestamp_us is None or not (
-            0 < self.to_timestamp_us <= start.timestamp_us
-        )
+        return self.to_timestamp_us is None or not (0 < self.to_timestamp_us <= start.timestamp_us)
 
 
 class Tree:
@@ -66,7 +64,7 @@ class Tree:
         """Keep a node that was just written, so that it need not be read."""
         self._cache.put(snapshot.path, snapshot, size)
 
-    async def walk(self, manifest: Manifest, window: Window) -> AsyncIterator[Fragment]:
+    async def walk(self, manifest: Manifest, window: Window) -> AsyncGenerator[Fragment, None]:
         """The fragments that overlap the window, oldest first."""
         queue = deque(filter(window.overlaps, manifest.entries))
         loads: dict[str, asyncio.Task[Snapshot]] = {}

@@ -100,7 +100,7 @@ class LogWriter:
         ``actual`` is the offset where the log ends.
         """
         record = self._checked(body)
-        if not self._accumulator.has_room():
+        if self._accumulator.crowded:
             await self._room()
         size = len(record) + RECORD_OVERHEAD_BYTES
         return cast(
@@ -122,7 +122,7 @@ class LogWriter:
                 expected=self._options.batch_bytes_max,
                 actual=size,
             )
-        if not self._accumulator.has_room():
+        if self._accumulator.crowded:
             await self._room()
         return cast(Span, await self._enqueue(records, size, False, True, expected_offset))
 

@@ -38,7 +38,7 @@ from stratalog.errors import (
     Unknown,
 )
 from stratalog.runtime import run_blocking
-from stratalog.store.listing import begin_after, in_byte_order, is_past
+from stratalog.store.listing import begin_after, can_match, in_byte_order, is_past
 from stratalog.store.protocol import Blob, Head, Listed, check_path
 from stratalog.store.redaction import HIDDEN, redact
 
@@ -238,6 +238,8 @@ class CloudStore:
 
     def _rows(self, prefix: str, after: str) -> Iterator[Listed]:
         """The server's rows. obstore's prefixes are whole directories: the rest is done here."""
+        if not can_match(prefix):
+            return
         base = prefix[: prefix.rfind("/") + 1]
         offset = begin_after(prefix, after)
         chunks = obstore.list(
@@ -268,7 +270,7 @@ class CloudStore:
         if self._scheme == "gs":
             version, _, etag = etag.partition(" ")
             return {"e_tag": etag, "version": version}
-        return {"e_tag": etag, "version": None}
+        return {"e_tag": etag}
 
     async def _call(self, work: Callable[[], T]) -> T:
         _claim_process()

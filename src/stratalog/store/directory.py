@@ -52,6 +52,7 @@ from stratalog.store.durable import (
     sync_nearest,
     write_durably,
 )
+from stratalog.store.listing import can_match
 from stratalog.store.mounts import UnsafeFileSystemWarning, warn_if_unsafe
 from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
 
@@ -319,7 +320,7 @@ class DirectoryStore:
     def _walk(self, prefix: str, after: str) -> Iterator[Listed]:
         """Rows in byte order, holding one directory's names for each level."""
         base = prefix[: prefix.rfind("/") + 1]
-        if any(not part or part.startswith(".") for part in base.split("/")[:-1]):
+        if not can_match(prefix):
             return
         try:
             yield from self._walk_directory(base, prefix, after)

@@ -83,13 +83,15 @@ def make_missing(path: str, root: str) -> None:
     """Make a directory below ``root`` and its missing parents. None of them is durable yet.
 
     Making comes before the bytes are written and ``open_durable`` after it, so that on most file
-    systems the sync of the bytes has carried the new directories with it.
+    systems the sync of the bytes has carried the new directories with it. A missing root is
+    ``FileNotFoundError``: it needs more care, see ``found_root``.
     """
+    if path == root:
+        os.stat(root)
+        return
     try:
         _make(path)
     except FileNotFoundError:
-        if path == root:
-            raise
         make_missing(os.path.dirname(path), root)
         _make(path)
 

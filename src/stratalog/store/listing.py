@@ -17,10 +17,18 @@ from stratalog.store.protocol import Listed
 def begin_after(prefix: str, after: str) -> str:
     """A path before every wanted one in both orders, to start the server's listing from.
 
-    It ends before the first character that sorts below the slash, and before the prefix itself,
-    which may be an object. Empty when the listing starts at the beginning.
+    It is a little smaller than it could be, so that it is nobody's name: a server that walks
+    directories takes the name of one for all that is in it. Empty for the very beginning.
     """
-    return max(_orders_agree(after), _orders_agree(prefix)[:-1])
+    beginning = max(_orders_agree(after), _orders_agree(prefix))
+    while beginning and not "1" <= beginning[-1] <= "~":
+        beginning = beginning[:-1]
+    return beginning and f"{beginning[:-1]}{chr(ord(beginning[-1]) - 1)}~"
+
+
+def can_match(prefix: str) -> bool:
+    """Whether there can be objects below the directories that a prefix names."""
+    return not any(not part or part.startswith(".") for part in prefix.split("/")[:-1])
 
 
 def is_past(path: str, prefix: str) -> bool:

@@ -15,36 +15,36 @@ class PrefixedStore:
     """The objects of ``store`` whose paths begin with ``prefix`` and a slash."""
 
     def __init__(self, store: Store, prefix: str) -> None:
-        self._store: Store = store
+        self.inner: Store = store
         self._prefix: str = check_path(prefix.rstrip("/")) + "/"
 
     @property
     def url(self) -> str:
-        return f"{self._store.url.rstrip('/')}/{self._prefix.rstrip('/')}"
+        return f"{self.inner.url.rstrip('/')}/{self._prefix.rstrip('/')}"
 
     async def get(self, path: str) -> Blob:
-        return await self._store.get(self._full(path))
+        return await self.inner.get(self._full(path))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
-        return await self._store.get_range(self._full(path), start, length)
+        return await self.inner.get_range(self._full(path), start, length)
 
     async def head(self, path: str) -> Head:
-        found = await self._store.head(self._full(path))
+        found = await self.inner.head(self._full(path))
         return Head(path, found.size, found.etag)
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
-        return await self._store.put_if_absent(self._full(path), data)
+        return await self.inner.put_if_absent(self._full(path), data)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-        return await self._store.put_if_match(self._full(path), data, etag)
+        return await self.inner.put_if_match(self._full(path), data, etag)
 
     async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
         after = self._prefix + after if after else ""
-        async for row in self._store.list(self._prefix + prefix, after):
+        async for row in self.inner.list(self._prefix + prefix, after):
             yield Listed(row.path[len(self._prefix) :], row.size)
 
     async def delete_many(self, paths: Sequence[str]) -> None:
-        await self._store.delete_many([self._full(path) for path in paths])
+        await self.inner.delete_many([self._full(path) for path in paths])
 
     def _full(self, path: str) -> str:
         if path.startswith("/"):

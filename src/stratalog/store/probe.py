@@ -1,58 +1,114 @@
-"""A few cheap questions to a store before a log is entrusted to it.
+"""A few cheap requests that a store must answer rightly before a log is created on it.
 
-Some emulators and proxies ignore the conditions of a conditional put. A log on such a store would
-lose records, so it is refused. Asked once per store and process; ``stratalog doctor`` asks more.
+Some emulators and proxies accept conditional puts and ignore the condition. A log on such a store
+would lose records in silence, so it is refused. These probes are one after the other and find a
+store that ignores conditions; ``doctor`` races writers and finds one that honours them only most
+of the time.
+
+No store is accused of what the contract allows: an answer that was lost leads to another attempt
+under another name, and a refusal that is the echo of the probe's own write is read back first.
 """
 
 from __future__ import annotations
 
-from stratalog.errors import Conflict, Denied, Exists, Invalid
-from stratalog.runtime import Runtime
-from stratalog.store.protocol import Store
+import contextlib
+from collections.abc import AsyncIterator
+from weakref import WeakKeyDictionary
 
-_passed: set[str] = set()
+from stratalog.errors import (
+    Conflict,
+    Denied,
+    Exists,
+    Invalid,
+    NotFound,
+    StratalogError,
+    Unavailable,
+    Unknown,
+)
+from stratalog.runtime import Runtime
+from stratalog.store.cas import Patience
+from stratalog.store.metered import MeteredStore
+from stratalog.store.prefixed import PrefixedStore
+from stratalog.store.protocol import Blob, Store
+
+PROBE_TIMEOUT_S = 30.0
+
+# Kept for each runtime, which a process has one of and a simulation its own.
+_passed: WeakKeyDictionary[Runtime, set[tuple[type[Store], str]]] = WeakKeyDictionary()
 
 
 async def probe(store: Store, runtime: Runtime) -> None:
-    """Refuse a store that breaks a promise of the protocol. Costs six small requests."""
-    if store.url in _passed:
+    """Raise ``Invalid`` if the store breaks a promise. Asked once for each store and process."""
+    passed = _passed.setdefault(runtime, set())
+    identity = _identity(store)
+    if identity in passed:
         return
-    path = f"probe/{runtime.new_id()}"
-    first, second = runtime.new_id().encode(), runtime.new_id().encode()
-    etag = await store.put_if_absent(path, first)
-    try:
-        await _must_refuse_second_create(store, path, second)
-        await _must_refuse_stale_match(store, path, second)
-        blob = await store.get(path)
-        if blob.data != first or blob.etag != etag:
-            raise _broken(store, "reading back what was just written")
-        await store.put_if_match(path, second, etag)
-    finally:
+    patience = Patience(runtime, PROBE_TIMEOUT_S)
+    while True:
         try:
+            await _probe(store, f"probe/{runtime.new_id()}", runtime.new_id())
+        except (Unknown, Unavailable) as error:
+            if not await patience.pause():
+                raise Unavailable(f"{store.url} did not answer a probe: {error}") from error
+            continue
+        passed.add(identity)
+        return
+
+
+async def _probe(store: Store, path: str, content: str) -> None:
+    first, second, third = (f"{content}-{version}".encode() for version in (1, 2, 3))
+    try:
+        try:
+            created = await store.put_if_absent(path, first)
+        except Exists:
+            created = (await _read(store, path, first, "create a new object")).etag
+        async with _refusal(store, Exists, "refuse to create an object twice"):
+            await store.put_if_absent(path, second)
+        if (await _read(store, path, first, "give back what was written")).etag != created:
+            raise _broken(store, "answer a put with the etag that a read has")
+        try:
+            replaced = await store.put_if_match(path, second, created)
+        except Conflict:
+            replaced = (await _read(store, path, second, "replace where the etag matches")).etag
+        async with _refusal(store, Conflict, "refuse to replace where the etag has changed"):
+            await store.put_if_match(path, third, created)
+        if (await _read(store, path, second, "give back what was written last")).etag != replaced:
+            raise _broken(store, "answer a put with the etag that a read has")
+    finally:
+        with contextlib.suppress(Denied, Unavailable, Unknown):
             await store.delete_many([path])
-        except Denied:
-            pass
-    _passed.add(store.url)
 
 
-async def _must_refuse_second_create(store: Store, path: str, data: bytes) -> None:
+@contextlib.asynccontextmanager
+async def _refusal(store: Store, kind: type[StratalogError], promise: str) -> AsyncIterator[None]:
+    """What is done inside must be refused."""
     try:
-        await store.put_if_absent(path, data)
-    except Exists:
+        yield
+    except kind:
         return
-    raise _broken(store, "refusing to create an object that exists")
+    raise _broken(store, promise)
 
 
-async def _must_refuse_stale_match(store: Store, path: str, data: bytes) -> None:
+async def _read(store: Store, path: str, data: bytes, promise: str) -> Blob:
+    """The object, which must have these bytes."""
     try:
-        await store.put_if_match(path, data, '"00000000000000000000000000000000"')
-    except Conflict:
-        return
-    raise _broken(store, "refusing to replace a version that is not the current one")
+        found = await store.get(path)
+    except NotFound:
+        raise _broken(store, promise) from None
+    if found.data != data:
+        raise _broken(store, promise)
+    return found
 
 
 def _broken(store: Store, promise: str) -> Invalid:
     return Invalid(
-        f"{store.url} fails at {promise}; a log there would lose records",
-        hint=f"Run `stratalog doctor {store.url}` for the details, and use another store.",
+        f"{store.url} does not {promise}: a log there would lose records",
+        hint=f"Run `stratalog doctor {store.url}` for a full report, and use another store.",
     )
+
+
+def _identity(store: Store) -> tuple[type[Store], str]:
+    """A promise is the bucket's, not that of one prefix in it."""
+    while isinstance(store, PrefixedStore | MeteredStore):
+        store = store.inner
+    return type(store), store.url

@@ -27,6 +27,7 @@ does not start with a dot.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -34,6 +35,8 @@ from typing import Protocol, runtime_checkable
 from stratalog.errors import Invalid
 
 PATH_BYTES_MAX = 1024
+
+_UNENCODABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Blob:
@@ -102,8 +105,8 @@ def content_etag(data: bytes) -> str:
 def check_path(path: str) -> str:
     """Refuse a path that some store could not keep, before anything is sent."""
     parts = path.split("/")
-    if any(not part or part.startswith(".") for part in parts) or "\0" in path:
+    if any(not part or part.startswith(".") for part in parts) or _UNENCODABLE.search(path):
         raise Invalid(f"not a legal object path: {path!r}", path=path)
-    if len(path.encode()) > PATH_BYTES_MAX:
+    if len(path.encode(errors="surrogatepass")) > PATH_BYTES_MAX:
         raise Invalid(f"an object path may have {PATH_BYTES_MAX} bytes: {path!r}", path=path)
     return path

@@ -47,7 +47,7 @@ T = TypeVar("T")
 EPOCH_US = 1_700_000_000_000_000
 COMPUTE_DELAY_MAX_S = 0.0005
 TRACE_LINES_IN_NOTES = 30
-CANCEL_ROUNDS_MAX = 10
+CANCEL_ROUNDS_MAX = 100
 
 
 class Trace:
@@ -126,9 +126,13 @@ class Node:
         """Crash at its store operation of this number, before or after its effect."""
         self.store.crash_at(number, when)
 
-    def _die(self) -> None:
-        for task in self._loop.live_tasks(self.name):
+    def _die(self, rounds_left: int = CANCEL_ROUNDS_MAX) -> None:
+        """End its tasks. They are cancelled again at once when they try to clean up."""
+        tasks = self._loop.live_tasks(self.name)
+        for task in tasks:
             task.cancel()
+        if tasks and rounds_left:
+            self._loop.call_soon(self._die, rounds_left - 1)
 
 
 class Simulation:

@@ -1,0 +1,70 @@
+"""Bulk loading: `append_many` against a straight loop that hashes, encodes and puts.
+
+Both make the same objects of about 1 MiB and have the same number of them in flight. The writer
+has twice as many callers as uploads, so that it never waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from bench.object_log.workload import (
+    IN_FLIGHT,
+    Batch,
+    fresh_store,
+    label,
+    make_batches,
+    put_fragments,
+    rate,
+)
+from bench.places import Place
+from bench.session import Session
+from stratalog import LogWriter
+from stratalog.objectlog.options import KIB
+
+CALLERS = 2 * IN_FLIGHT
+TARGET = 0.85
+
+
+async def bulk(session: Session) -> None:
+    for place in session.places:
+        for record_bytes in (1 * KIB, 8 * KIB):
+            await _compare(session, place, record_bytes)
+
+
+async def _compare(session: Session, place: Place, record_bytes: int) -> None:
+    batches = make_batches(session.amount(64, 24), record_bytes)
+
+    async def baseline() -> float:
+        async with fresh_store(place) as store:
+            return await rate(batches, put_fragments(store, batches))
+
+    async def ours() -> float:
+        async with fresh_store(place) as store, LogWriter.open(store, create=True) as log:
+            return await rate(batches, load(log, batches))
+
+    await session.compare(
+        question="bulk",
+        name=f"append_many, {label(record_bytes)} records",
+        place=place.name,
+        against="straight loop",
+        unit="MB/s",
+        bound="at least",
+        target=TARGET,
+        baseline=baseline,
+        ours=ours,
+    )
+
+
+async def load(log: LogWriter, batches: Sequence[Batch]) -> None:
+    """Append batches from as many callers as keep the writer busy."""
+    remaining = iter(batches)
+
+    async def caller() -> None:
+        for batch in remaining:
+            await log.append_many(batch)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CALLERS):
+            group.create_task(caller())

@@ -1,0 +1,114 @@
+"""A tree of very many fragments, made cheaply by the writer's own committer.
+
+Only the data of the fragments is left out: their entries are as large as real ones, and just the
+few that are read afterwards exist. Nodes that a roll-up replaced are deleted at once, as the sweep
+would do later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from bench.object_log.counting import CountingStore
+from bench.object_log.workload import FRAGMENT_BYTES, WRITER, make_bodies
+from stratalog import Fragment, LogPosition, Manifest, Setsum, WriterOptions
+from stratalog.objectlog.committer import Committer, Outcome, Upload
+from stratalog.objectlog.fragment import encode_fragment
+from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stats import WriterCounters
+from stratalog.runtime import DEFAULT_RUNTIME
+
+FIRST_SEQ_NO = 1_000_000
+FIRST_OFFSET = 10**12
+FIRST_TIMESTAMP_US = 1_700_000_000_000_000
+TIME_PER_FRAGMENT_US = 20_000
+RECORDS_PER_FRAGMENT = 16
+FRAGMENTS_PER_MANIFEST = WriterOptions().manifest_fragments_max
+INCARNATIONS = 128
+
+
+def first_offset_of(index: int) -> int:
+    """Where the fragment with this index, counted from 0, begins."""
+    return FIRST_OFFSET + index * RECORDS_PER_FRAGMENT
+
+
+class Growth:
+    """Links fragments until there are ``fragments`` of them; those ``with_data`` can be read."""
+
+    def __init__(
+        self, store: CountingStore, fragments: int, with_data: Collection[int] = ()
+    ) -> None:
+        self._store = store
+        self._fragments = fragments
+        self._with_data = with_data
+        self._bodies = make_bodies(RECORDS_PER_FRAGMENT, 1024)
+        self._setsums = [Setsum.of(b"%d" % number) for number in range(1009)]
+        self.root_bytes: dict[int, int] = {}
+        """The size of the root by how many fragments there were."""
+
+    async def run(self) -> Manifest:
+        """The last manifest. The incarnation changes now and then, as when writers are restarted."""
+        committer = await self._start()
+        per_incarnation = max(FRAGMENTS_PER_MANIFEST, self._fragments // INCARNATIONS)
+        restart_at = per_incarnation
+        for first in range(0, self._fragments, FRAGMENTS_PER_MANIFEST):
+            indexes = range(first, min(first + FRAGMENTS_PER_MANIFEST, self._fragments))
+            before = committer.manifest
+            uploads = [Upload(await self._entry(each, committer), 0) for each in indexes]
+            outcome = await committer.commit(uploads)
+            assert outcome is Outcome.LINKED, "nobody else writes here"
+            await self._delete_replaced(before, committer.manifest)
+            if indexes.stop >= restart_at:
+                restart_at += per_incarnation
+                self.root_bytes[indexes.stop] = len(committer.manifest.to_json())
+                committer.take_over()
+        await committer.close()
+        return committer.manifest
+
+    async def _start(self) -> Committer:
+        manifest = msgspec.structs.replace(
+            Manifest.empty(WRITER, DEFAULT_RUNTIME.new_id()),
+            initial_offset=LogPosition(FIRST_OFFSET, FIRST_TIMESTAMP_US),
+            initial_seq_no=FIRST_SEQ_NO,
+        )
+        return Committer(
+            self._store,
+            manifest,
+            await self._store.put_if_absent(MANIFEST_PATH, manifest.to_json()),
+            writer=WRITER,
+            options=WriterOptions(),
+            runtime=DEFAULT_RUNTIME,
+            counters=WriterCounters(),
+        )
+
+    async def _entry(self, index: int, committer: Committer) -> Fragment:
+        seq_no = FIRST_SEQ_NO + index
+        path = committer.names.fragment(seq_no)
+        timestamp_us = FIRST_TIMESTAMP_US + index * TIME_PER_FRAGMENT_US
+        num_bytes = FRAGMENT_BYTES + index % 5000
+        setsum = self._setsums[index % len(self._setsums)]
+        if index in self._with_data:
+            encoded = encode_fragment(first_offset_of(index), timestamp_us, self._bodies)
+            num_bytes, setsum = len(encoded.data), encoded.setsum
+            await self._store.put_if_absent(path, encoded.data)
+        return Fragment(
+            path=path,
+            seq_no=seq_no,
+            start=LogPosition(first_offset_of(index), timestamp_us),
+            limit=LogPosition(first_offset_of(index + 1), timestamp_us),
+            num_bytes=num_bytes,
+            setsum=setsum,
+        )
+
+    async def _delete_replaced(self, before: Manifest, after: Manifest) -> None:
+        """A node that left the root went under a deeper one, or was replaced by one of its depth."""
+        if before.snapshots == after.snapshots:
+            return
+        old = {node.path: node.depth for node in before.snapshots}
+        new = {node.path: node.depth for node in after.snapshots}
+        depths_added = {depth for path, depth in new.items() if path not in old}
+        await self._store.delete_many(
+            [path for path, depth in old.items() if path not in new and depth in depths_added]
+        )

@@ -1,0 +1,136 @@
+"""Reading everything: iteration against pyarrow on the same files, and against hashing alone.
+
+pyarrow reads the files in two ways: one after the other with ``read_table``, and as one dataset,
+which reads ahead as our iteration does. Verified iteration cannot be faster than the hash on all
+cores, so it is held against a loop that does nothing but hash, on one thread. What two threads
+hash stands beside it: a record below 2 KiB keeps the interpreter's lock while it is hashed, so
+there a second core does not help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha3_256
+
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from bench.object_log.bulk import load
+from bench.object_log.workload import label, make_batches, size_of
+from bench.pairs import Side
+from bench.places import Place
+from bench.results import Figure
+from bench.session import Session
+from stratalog import LogReader, LogWriter, ReaderOptions
+from stratalog.objectlog.options import KIB
+
+TARGET = 0.8
+
+_header = struct.Struct(">QQ")
+
+
+async def iteration(session: Session) -> None:
+    for place in session.places:
+        for record_bytes in (1 * KIB, 8 * KIB):
+            url = place.new()
+            await _compare(session, place.name, url, record_bytes)
+            place.drop(url)
+
+
+async def _compare(session: Session, place: str, url: str, record_bytes: int) -> None:
+    batches = make_batches(session.amount(96, 16), record_bytes)
+    async with LogWriter.open(url, create=True) as log:
+        await load(log, batches)
+    files, filesystem = await _files(url)
+    dataset = ds.dataset(files, format="parquet", filesystem=filesystem)
+    items = [_header.pack(7, 7) + body for batch in batches for body in batch]
+    megabytes = size_of(batches) / 1e6
+
+    def read_tables() -> None:
+        for file in files:
+            pq.read_table(file, filesystem=filesystem)
+
+    def scan_dataset() -> None:
+        for _ in dataset.to_batches():
+            pass
+
+    def in_a_thread(work: Callable[[], None]) -> Side:
+        async def side() -> float:
+            return megabytes / await asyncio.to_thread(_timed, work)
+
+        return side
+
+    def iterating(*, verify: bool) -> Side:
+        async def side() -> float:
+            started_s = time.perf_counter()
+            async with LogReader.open(url, options=ReaderOptions(verify=verify)) as reader:
+                async for _ in reader.batches():
+                    pass
+            return megabytes / (time.perf_counter() - started_s)
+
+        return side
+
+    for name, against, baseline, verify in (
+        ("unverified", "pyarrow, file by file", in_a_thread(read_tables), False),
+        ("unverified", "pyarrow, dataset", in_a_thread(scan_dataset), False),
+        ("verified", "hashing, one thread", in_a_thread(lambda: _hash(items)), True),
+    ):
+        await session.compare(
+            question="iteration",
+            name=f"{name}, {label(record_bytes)} records",
+            place=place,
+            against=against,
+            unit="MB/s",
+            bound="at least",
+            target=TARGET,
+            baseline=baseline,
+            ours=iterating(verify=verify),
+        )
+    session.record(
+        Figure(
+            question="iteration",
+            name=f"hashing, two threads, {label(record_bytes)} records",
+            place=place,
+            unit="MB/s",
+            value=megabytes / _timed(lambda: _hash_on_two_threads(items)),
+        )
+    )
+
+
+async def _files(url: str) -> tuple[list[str], pafs.FileSystem]:
+    """The paths of the fragments, and pyarrow's own way to them."""
+    async with LogReader.open(url) as reader:
+        paths = [fragment.path for fragment in await reader.scan()]
+    if url.startswith("file://"):
+        base, filesystem = url.removeprefix("file://"), pafs.LocalFileSystem()
+    else:
+        base = url.removeprefix("s3://")
+        filesystem = pafs.S3FileSystem(
+            endpoint_override=os.environ["AWS_ENDPOINT_URL"],
+            access_key=os.environ["AWS_ACCESS_KEY_ID"],
+            secret_key=os.environ["AWS_SECRET_ACCESS_KEY"],
+            region=os.environ["AWS_REGION"],
+        )
+    return [f"{base}/{path}" for path in paths], filesystem
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    work()
+    return time.perf_counter() - started_s
+
+
+def _hash(items: Sequence[bytes]) -> None:
+    for item in items:
+        sha3_256(item).digest()
+
+
+def _hash_on_two_threads(items: Sequence[bytes]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(_hash, (items[::2], items[1::2])))

@@ -1,0 +1,83 @@
+"""Many callers that append one record each and wait for it.
+
+With 1,024 of them a fragment of about 1 MiB fills up with each round, and the limit is the straight
+loop. With 64 a round fills a small fragment that is linked before the callers go on, so the loop
+also puts the manifest.
+"""
+
+from __future__ import annotations
+
+from bench.object_log.workload import (
+    closed_loop,
+    fresh_store,
+    make_bodies,
+    put_fragments,
+    put_fragments_and_manifests,
+    rate,
+    split,
+    start_manifest,
+)
+from bench.places import Place
+from bench.session import Session
+from stratalog import LogWriter
+from stratalog.objectlog.options import KIB
+
+RECORD_BYTES = 1 * KIB
+TARGET = 0.7
+MANY, FEW = 1024, 64
+
+
+async def singles(session: Session) -> None:
+    for place in session.places:
+        await _many(session, place)
+        await _few(session, place)
+
+
+async def _many(session: Session, place: Place) -> None:
+    bodies = make_bodies(MANY * session.amount(32, 12), RECORD_BYTES)
+    batches = split(bodies, MANY)
+
+    async def baseline() -> float:
+        async with fresh_store(place) as store:
+            return await rate(batches, put_fragments(store, batches))
+
+    await session.compare(
+        question="singles",
+        name=f"{MANY:,} concurrent appends",
+        place=place.name,
+        against="straight loop",
+        unit="MB/s",
+        bound="at least",
+        target=TARGET,
+        baseline=baseline,
+        ours=lambda: _append(place, bodies, MANY),
+    )
+
+
+async def _few(session: Session, place: Place) -> None:
+    bodies = make_bodies(FEW * session.amount(64, 16), RECORD_BYTES)
+    batches = split(bodies, FEW)
+
+    async def baseline() -> float:
+        async with fresh_store(place) as store:
+            manifest, etag = await start_manifest(store)
+            return await rate(
+                batches, put_fragments_and_manifests(store, batches, manifest, etag)
+            )
+
+    await session.compare(
+        question="singles",
+        name=f"{FEW} concurrent appends",
+        place=place.name,
+        against="straight loop with manifests",
+        unit="MB/s",
+        bound="at least",
+        target=TARGET,
+        baseline=baseline,
+        ours=lambda: _append(place, bodies, FEW),
+    )
+
+
+async def _append(place: Place, bodies: list[bytes], callers: int) -> float:
+    async with fresh_store(place) as store, LogWriter.open(store, create=True) as log:
+        return await rate([bodies], closed_loop(callers, bodies, log.append))

@@ -1,0 +1,38 @@
+"""The method: interleaved pairs.
+
+A machine's speed drifts from minute to minute, and other programs come and go. So the baseline
+and ours run in turns, and each pair gives one ratio of two neighbours in time. Every other pair
+runs in the opposite order. What counts is the median of the ratios, and the spread is kept.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable
+
+PAIRS = 9
+PAIRS_QUICK = 3
+
+Side = Callable[[], Awaitable[float]]
+
+
+async def measure_pairs(baseline: Side, ours: Side, pairs: int) -> tuple[list[float], list[float]]:
+    """The values of the baseline and of ours, pair by pair, after a warm-up of each."""
+    await _calm(baseline)
+    await _calm(ours)
+    baselines: list[float] = []
+    mine: list[float] = []
+    for number in range(pairs):
+        if number % 2 == 0:
+            baselines.append(await _calm(baseline))
+            mine.append(await _calm(ours))
+        else:
+            mine.append(await _calm(ours))
+            baselines.append(await _calm(baseline))
+    return baselines, mine
+
+
+async def _calm(side: Side) -> float:
+    """One run that does not pay for the garbage of the run before."""
+    gc.collect()
+    return await side()

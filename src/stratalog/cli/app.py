@@ -1,0 +1,56 @@
+"""The commands and what they have in common: one program, its help, its version."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stratalog._version import __version__
+from stratalog.cli.append import append
+from stratalog.cli.cursors import cursors
+from stratalog.cli.doctor import doctor
+from stratalog.cli.exits import exits_as_text
+from stratalog.cli.info import info, init
+from stratalog.cli.program import Program
+from stratalog.cli.read import follow, read
+
+app = typer.Typer(
+    name="stratalog",
+    cls=Program,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    epilog=exits_as_text(),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stratalog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def stratalog(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A log that lives in object storage: append to it, read it, follow it, look after it.
+
+    A log is named by a directory or by a URL (s3://, gs://, az://, file://).
+
+    Begin with:
+      stratalog init orders-log
+      echo hello | stratalog append orders-log
+      stratalog read orders-log
+    """
+
+
+for command in (init, append, read, follow, info, doctor):
+    app.command()(command)
+app.add_typer(cursors)

@@ -1,0 +1,138 @@
+"""`init` and `info`: bringing a log into being, and what it is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from stratalog.cli import output
+from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.tree import Branch, load_tree, picture
+from stratalog.errors import Exists, Invalid
+from stratalog.objectlog.creation import create_log
+from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.setsum import EMPTY
+from stratalog.store.locate import open_store
+from stratalog.store.redaction import redact
+
+
+def init(
+    url: Url,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Create an empty log.
+
+    The store is probed first: one that ignores conditional puts is refused.
+
+    Examples:
+      stratalog init orders-log
+      stratalog init s3://bucket/logs/orders --exist-ok
+    """
+    store = open_store(url)
+
+    async def work() -> bool:
+        try:
+            await create_log(store)
+        except Exists:
+            if not exist_ok:
+                raise
+            return False
+        return True
+
+    created = run(work(), verbose=verbose)
+    place = redact(store.url)
+    if as_json:
+        output.write_json({"url": place, "created": created})
+    else:
+        output.say(f"{'created a log' if created else 'there is already a log'} at {place}")
+
+
+def info(
+    url: Url,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the snapshot tree.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Draw every node of the tree, however many there are.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a log holds: offsets, times, bytes, setsum, and its tree.
+
+    Costs one read, and with --tree one more for each snapshot that is shown.
+
+    Examples:
+      stratalog info orders-log
+      stratalog info orders-log --tree
+      stratalog info orders-log --json | jq .records
+    """
+    if everything and not tree:
+        raise Invalid("--all goes with --tree", hint="Add --tree.")
+    store = open_store(url)
+
+    async def work() -> tuple[Manifest, Branch | None]:
+        if not tree:
+            return (await load_manifest(store))[0], None
+        with output.progress("reading the tree", None, unit="nodes", shown=not as_json):
+            return await load_tree(store, everything=everything)
+
+    manifest, branch = run(work(), verbose=verbose)
+    facts = _facts(redact(store.url), manifest)
+    if as_json:
+        output.write_json(facts if branch is None else {**facts, "tree": branch.as_json()})
+        return
+    _draw(facts)
+    if branch is not None:
+        output.say("")
+        output.draw(picture(manifest, branch))
+
+
+def _facts(url: str, manifest: Manifest) -> dict[str, object]:
+    entries = manifest.entries
+    collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
+    return {
+        "url": url,
+        "first_offset": manifest.first_offset,
+        "next_offset": manifest.tail.offset,
+        "records": manifest.count,
+        "bytes": sum(entry.num_bytes for entry in entries),
+        "first_timestamp_us": entries[0].start.timestamp_us if entries else None,
+        "last_timestamp_us": entries[-1].limit.timestamp_us if entries else None,
+        "setsum": manifest.setsum.hexdigest(),
+        "collected": collected.hexdigest(),
+        "root_snapshots": len(manifest.snapshots),
+        "root_fragments": len(manifest.fragments),
+        "depth": max((pointer.depth for pointer in manifest.snapshots), default=0),
+        "writer": manifest.writer,
+        "format": manifest.format,
+        "writable": manifest.write_id is not None,
+        "sealed": manifest.seal is not None,
+    }
+
+
+def _draw(facts: dict[str, object]) -> None:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name.replace("_timestamp_us", "_time").replace("_", " "), _cell(name, value))
+    output.draw(table)
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        if name == "bytes":
+            return f"{output.size(value)} ({value:,})"
+        return output.moment(value) if name.endswith("_us") else f"{value:,}"
+    return str(value)

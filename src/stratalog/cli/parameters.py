@@ -1,0 +1,75 @@
+"""The arguments and options that commands share, and how a command is run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from stratalog.cli.output import EPOCH
+from stratalog.store.redaction import redact
+
+T = TypeVar("T")
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="The log: a directory, or file://, s3://, gs:// or az://. "
+        "Credentials come from the environment.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Results and errors as JSON, for programs.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what the library logs, on standard error.")
+]
+
+
+def time_us(text: str) -> int:
+    """Microseconds since 1970 from themselves or from an ISO time; one without a zone is UTC."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is neither an ISO time like 2026-01-31T12:00:00Z nor microseconds since 1970"
+        ) from None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:
+    """Run a command's work to its end. Ctrl-C cancels it, so that it can tidy up."""
+    with _logging(verbose):
+        return asyncio.run(work)
+
+
+@contextmanager
+def _logging(verbose: bool) -> Iterator[None]:
+    if not verbose:
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("stratalog")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _RedactingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))

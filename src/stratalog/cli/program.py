@@ -1,0 +1,131 @@
+"""How the program ends: every error becomes a message, a next step and an exit code.
+
+A person sees the message in red and then the hint; with ``--json`` a program reads one JSON
+object on standard error. A traceback appears only for a defect of ours. Whatever is shown passes
+through ``redact`` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from stratalog.cli import exits, output
+from stratalog.errors import StratalogError
+from stratalog.store.redaction import redact
+
+
+class Program(TyperGroup):
+    """The root of all commands; its ``main`` decides how the process ends."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
+
+        def run() -> int:
+            answer = super(Program, self).main(
+                given, prog_name, complete_var, False, windows_expand_args, **extra
+            )
+            return answer if isinstance(answer, int) else exits.OK
+
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = self._guarded(run, as_json)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _abandon_stdout()
+            raise typer.Exit(exits.BROKEN_PIPE) from None
+        return answer
+
+    def _guarded(self, run: Any, as_json: bool) -> int:
+        """Run the command; whatever it raises ends here."""
+        try:
+            return int(run())
+        except StratalogError as error:
+            code = exits.exit_code(error)
+            output.show_error(error.kind, str(error), error.hint, code, as_json, _facts(error))
+        except typer.TyperException as error:
+            code = _show_usage_error(error, as_json)
+        except typer.Abort:
+            code = exits.INTERRUPTED
+        except OSError as error:
+            code = exits.DEFECT
+            hint = "Check the disk and the descriptors of this machine, then try again."
+            output.show_error("io", f"{error.strerror or error}", hint, code, as_json)
+        except Exception as error:  # noqa: BLE001 - the last place where a defect can be told
+            code = exits.DEFECT
+            trace = redact(traceback.format_exc())
+            if not as_json:
+                sys.stderr.write(trace)
+            output.show_error(
+                "defect",
+                f"{type(error).__name__}: {error}",
+                "This is a defect of stratalog. Please report it with the lines above.",
+                code,
+                as_json,
+                {"traceback": trace},
+            )
+        return code
+
+
+def _facts(error: StratalogError) -> dict[str, object]:
+    """The values that an error carries, as far as they are plain."""
+    named = {"path": error.path, "expected": error.expected, "actual": error.actual}
+    return {
+        name: redact(value) if isinstance(value, str) else value
+        for name, value in named.items()
+        if isinstance(value, str | int | float)
+    }
+
+
+def _show_usage_error(error: typer.TyperException, as_json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return exits.USAGE
+    path = context.command_path if context is not None else "stratalog"
+    hint = f"See `{path} --help`."
+    output.show_error("invalid", error.format_message(), hint, exits.USAGE, as_json)
+    return exits.USAGE
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    del category, filename, lineno, file, line
+    output.complain("warning", "yellow", str(message))
+
+
+def _abandon_stdout() -> None:
+    """Nobody reads any more: let what is still buffered go nowhere, without a complaint."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,54 @@
+"""`./dev sim --seeds N --seed S`: run scenarios; `--soak`: new seeds until stopped."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+import traceback
+
+from rich.console import Console
+
+from simulation.scenario import run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--soak", action="store_true", help="go on until stopped")
+    parser.add_argument("--minutes", type=float, default=None, help="stop a soak after so long")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    started = time.monotonic()
+    seeds = (
+        itertools.count(options.seed)
+        if options.soak
+        else range(options.seed, options.seed + options.seeds)
+    )
+    done = 0
+    try:
+        with console.status("simulating") as status:
+            for seed in seeds:
+                if options.minutes and time.monotonic() - started > 60 * options.minutes:
+                    break
+                try:
+                    digest = run_seed(seed)
+                except Exception:
+                    console.print(f"seed {seed} failed; again with: ./dev sim --seeds 1 --seed {seed}")
+                    traceback.print_exc()
+                    return 1
+                done += 1
+                rate = done / (time.monotonic() - started)
+                status.update(f"{done} seeds, {rate:.0f} a second")
+                if options.seeds == 1 and not options.soak:
+                    print(f"seed {seed}: trace {digest}")
+    except KeyboardInterrupt:
+        pass
+    print(f"{done} seeds passed in {time.monotonic() - started:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""What was asked of a store, and how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.errors import Exists
+from stratalog.store import MemoryStore
+from stratalog.store.metered import MeteredStore, StoreStats, _bucket, _Meter, _middle_s
+
+
+def test_requests_and_bytes_are_counted_by_operation() -> None:
+    async def scenario() -> StoreStats:
+        store = MeteredStore(MemoryStore())
+        assert store.stats().requests == 0
+        etag = await store.put_if_absent("a", b"12345")
+        with pytest.raises(Exists):
+            await store.put_if_absent("a", b"12345")
+        await store.put_if_match("a", b"1234567", etag)
+        await store.get("a")
+        await store.get_range("a", 1, 2)
+        await store.head("a")
+        assert [row.path async for row in store.list()] == ["a"]
+        await store.delete_many(["a"])
+        assert [row async for row in store.list()] == []
+        return store.stats()
+
+    stats = asyncio.run(scenario())
+    counts = {name: (each.count, each.failed) for name, each in stats.operations.items()}
+    assert counts == {
+        "get": (1, 0),
+        "get_range": (1, 0),
+        "head": (1, 0),
+        "put_if_absent": (2, 1),
+        "put_if_match": (1, 0),
+        "list": (2, 0),
+        "delete_many": (1, 0),
+    }
+    assert (stats.requests, stats.bytes_read, stats.bytes_written) == (9, 9, 12)
+    assert msgspec.json.decode(msgspec.json.encode(stats), type=StoreStats) == stats
+
+
+@given(st.floats(min_value=0, max_value=100))
+def test_a_bucket_holds_its_latency_within_a_fifth(elapsed_s: float) -> None:
+    assert abs(_middle_s(_bucket(elapsed_s)) - elapsed_s) <= 0.2 * elapsed_s + 1e-6
+
+
+def test_percentiles_follow_the_distribution() -> None:
+    meter = _Meter()
+    for index in range(1000):
+        meter.add(0.001 if index < 980 else 0.1, 0, failed=False)
+    stats = meter.stats()
+    assert stats.p50_s == pytest.approx(0.001, rel=0.2)
+    assert stats.p99_s == pytest.approx(0.1, rel=0.2)
+    assert (stats.min_s, stats.max_s, stats.count) == (0.001, 0.1, 1000)
