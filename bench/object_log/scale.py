@@ -1,4 +1,4 @@
-"""1.4 million fragments: how large the root becomes, and how many reads it takes to find something."""
+"""1.4 million fragments: how large the root becomes, and how many reads finding a record takes."""
 
 from __future__ import annotations
 

@@ -61,9 +61,7 @@ async def _few(session: Session, place: Place) -> None:
     async def baseline() -> float:
         async with fresh_store(place) as store:
             manifest, etag = await start_manifest(store)
-            return await rate(
-                batches, put_fragments_and_manifests(store, batches, manifest, etag)
-            )
+            return await rate(batches, put_fragments_and_manifests(store, batches, manifest, etag))
 
     await session.compare(
         question="singles",

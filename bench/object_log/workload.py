@@ -79,7 +79,9 @@ async def fresh_store(place: Place) -> AsyncIterator[Store]:
         place.drop(url)
 
 
-async def closed_loop(tasks: int, bodies: Sequence[bytes], work: Callable[[bytes], Awaitable[object]]) -> None:
+async def closed_loop(
+    tasks: int, bodies: Sequence[bytes], work: Callable[[bytes], Awaitable[object]]
+) -> None:
     """So many callers, each of whom sends its next body when the last is answered."""
     remaining = iter(bodies)
 

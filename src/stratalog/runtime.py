@@ -48,7 +48,7 @@ _pools: dict[tuple[str, int], ThreadPoolExecutor] = {}
 
 
 def thread_pool(purpose: str, threads_max: int) -> ThreadPoolExecutor:
-    """The process's pool for one purpose. A forked child gets its own: threads do not survive a fork."""
+    """The process's pool for one purpose. Threads do not survive a fork: a child gets its own."""
     key = (purpose, os.getpid())
     pool = _pools.get(key)
     if pool is None:

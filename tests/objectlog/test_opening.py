@@ -81,12 +81,12 @@ class TestBehaviour01Opening:
 
         run(main())
 
-    def test_of_sixteen_who_create_it_without_exist_ok_exactly_one_succeeds(
+    def test_of_six_who_create_it_without_exist_ok_exactly_one_succeeds(
         self, store_url: str
     ) -> None:
         async def main() -> None:
             outcomes = await asyncio.gather(
-                *(sl.create_log(store_url) for _ in range(16)), return_exceptions=True
+                *(sl.create_log(store_url) for _ in range(6)), return_exceptions=True
             )
             assert outcomes.count(None) == 1
             assert all(isinstance(each, Exists) for each in outcomes if each is not None)

@@ -36,7 +36,9 @@ def main() -> int:
                 try:
                     digest = run_seed(seed)
                 except Exception:
-                    console.print(f"seed {seed} failed; again with: ./dev sim --seeds 1 --seed {seed}")
+                    console.print(
+                        f"seed {seed} failed; again with: ./dev sim --seeds 1 --seed {seed}"
+                    )
                     traceback.print_exc()
                     return 1
                 done += 1

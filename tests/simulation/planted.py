@@ -17,12 +17,11 @@ from stratalog.objectlog import names as names_module
 from stratalog.objectlog import sender as sender_module
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.linking import link
+from stratalog.objectlog.linking import Verdict, link
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.sender import Sender, Unit
 from stratalog.store.cas import Landed, Overtaken, Patience, put_once, swap
 from stratalog.store.protocol import Blob, Store
-
 
 
 @contextmanager
@@ -188,7 +187,7 @@ def double_on_retry() -> Iterator[None]:
             return Overtaken(await store.get(path), answered=False)
 
     def never(*_: object) -> object:
-        return committer_module.Verdict.DID_NOT
+        return Verdict.DID_NOT
 
     with (
         patch.object(committer_module, "swap", hasty),

@@ -1,7 +1,7 @@
 """One scenario from one seed: processes that write, read, sweep, stall and die on one log.
 
-About sixty operations a seed. Writers of several processes append singly, in batches, conditionally,
-pipelined and with cancelled callers; readers read and follow; a keeper changes only the past (a
+About sixty operations a seed. Writers of several processes append singly, in batches, at an
+expected offset, pipelined and with cancelled callers; readers read and follow; a keeper changes only the past (a
 field that nobody else knows, and whole sweeps of unreferenced objects). Each process reaches the
 store through faults of its own, may stall for longer than any time-out, and may die and start
 again. At the end everything that was sent has landed or never will, a new writer opens with no
@@ -11,6 +11,7 @@ action, and the history must be explained by the log that is there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from random import Random
 from unittest.mock import patch
@@ -18,9 +19,16 @@ from unittest.mock import patch
 import msgspec
 
 import stratalog as sl
+from simulation.watched_store import WatchedStore
 from stratalog.errors import Conflict, StratalogError, Unknown
 from stratalog.objectlog import linking
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
+from stratalog.objectlog.manifest import (
+    LINKED_MAX,
+    MANIFEST_PATH,
+    Manifest,
+    decode_manifest,
+    load_manifest,
+)
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.store.cas import Landed, Patience, swap
 from stratalog.store.protocol import Blob, Store
@@ -37,8 +45,6 @@ from stratalog.testing import (
     check_appends,
     simulate,
 )
-
-from simulation.watched_store import WatchedStore
 
 OPERATIONS = 60
 TIMEOUT_S = 20.0
@@ -197,9 +203,7 @@ class Scenario:
                 name, Append((body,), expected), log.append(body, expected_offset=expected)
             )
         except Conflict as conflict:
-            assert isinstance(conflict.actual, int)
-            assert conflict.actual != expected
-            self.history.ok(tail, Seen(tail=conflict.actual))
+            self.history.ok(tail, Seen(tail=tail_of(conflict, expected)))
             raise
         assert position.offset == expected
 
@@ -239,13 +243,14 @@ class Scenario:
             self.history.ok(number, seen)
 
     async def read_once(self, node: Node) -> Seen:
-        options = sl.ReaderOptions(prefetch_fragments=self.random.choice((1, 4)))
+        options = sl.ReaderOptions(
+            prefetch_fragments=self.random.choice((1, 4)), timeout_s=TIMEOUT_S
+        )
         async with sl.LogReader.open(node.store, runtime=node.runtime, options=options) as reader:
             tail = reader.tail
             rows: list[Row] = []
             if self.random.random() < 0.5:
-                async for record in reader.records():
-                    rows.append((record.offset, record.timestamp_us, record.body))
+                rows = [(r.offset, r.timestamp_us, r.body) async for r in reader.records()]
             else:
                 async with aclosing(reader.follow(1, idle_timeout_s=1.0)) as batches:
                     async for batch in batches:
@@ -295,8 +300,9 @@ class Scenario:
             reached = await reachable(node.store, swept)
             await node.store.delete_many([path for path in listed if path not in reached])
 
-    async def change_manifest(self, node: Node, change: object) -> Manifest | None:
-        assert callable(change)
+    async def change_manifest(
+        self, node: Node, change: Callable[[Manifest], Manifest]
+    ) -> Manifest | None:
         for _ in range(20):
             manifest, etag = await load_manifest(node.store)
             write_id = node.runtime.new_id()
@@ -352,6 +358,13 @@ class Service:
             await writer.close()
 
 
+def tail_of(conflict: Conflict, expected: int) -> int:
+    """The tail that a refused conditional append was told."""
+    assert isinstance(conflict.actual, int)
+    assert conflict.actual != expected
+    return conflict.actual
+
+
 async def reachable(store: Store, manifest: Manifest) -> set[str]:
     """Every path that a manifest leads to."""
     found = {entry.path for entry in manifest.entries}
@@ -368,6 +381,6 @@ def run_seed(seed: int) -> str:
 
     In every fourth one the table of linked incarnations is so short that writers fall out of it.
     """
-    linked_max = 2 if seed % 4 == 0 else linking.LINKED_MAX
+    linked_max = 2 if seed % 4 == 0 else LINKED_MAX
     with patch.object(linking, "LINKED_MAX", linked_max):
         return simulate(lambda simulation: Scenario(simulation).run(), seed)

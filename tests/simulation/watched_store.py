@@ -1,11 +1,11 @@
 """The store under a simulation: sees every put, and knows what no put may do.
 
-    name        no two contents are ever sent under one immutable name
-    balance     every manifest that lands adds up, stays within its bound and keeps its newest
-                fragment in the root
-    linked      whatever a manifest newly links is stored, with the bytes that it promises
-    growth      a manifest that lands ends at or after the one it replaces, and keeps its records
-    fields      fields that a manifest carried and nobody may touch are still there
+name        no two contents are ever sent under one immutable name
+balance     every manifest that lands adds up, stays within its bound and keeps its newest
+            fragment in the root
+linked      whatever a manifest newly links is stored, with the bytes that it promises
+growth      a manifest that lands ends at or after the one it replaces, and keeps its records
+fields      fields that a manifest carried and nobody may touch are still there
 """
 
 from __future__ import annotations

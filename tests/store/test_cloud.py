@@ -1,4 +1,4 @@
-"""What buckets answer, and what becomes of it. Codes come from a server that says what it is told."""
+"""What buckets answer, and what becomes of it. A server that says what it is told helps here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ParrotHandler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = answer
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = answer  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:
         return

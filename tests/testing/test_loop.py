@@ -307,6 +307,28 @@ def test_a_crashed_node_ends_and_the_others_go_on() -> None:
     simulate(main, 1)
 
 
+def test_a_crashed_node_does_not_get_to_clean_up() -> None:
+    cleaned: list[str] = []
+
+    async def main(simulation: Simulation) -> None:
+        node = simulation.node("a", MemoryStore())
+
+        async def tidy() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1)
+                cleaned.append("cleaned")
+
+        task = node.spawn(tidy())
+        await asyncio.sleep(1)
+        node.crash()
+        await asyncio.wait([task])
+
+    simulate(main, 1)
+    assert cleaned == []
+
+
 def test_a_paused_node_hears_nothing_until_it_resumes() -> None:
     async def main(simulation: Simulation) -> list[float]:
         store = MemoryStore()

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,10 +22,10 @@ from stratalog.cli import output
 from stratalog.cli.framing import LengthPrefixed, Lines, Splitter
 from stratalog.cli.parameters import AsJson, Url, Verbose, run
 from stratalog.cli.source import Source, chunks, open_source
-from stratalog.errors import Invalid, StratalogError
-from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
-from stratalog.objectlog.position import Span
-from stratalog.objectlog.writer import LogWriter
+from stratalog.errors import Fenced, Invalid, StratalogError
+
+if TYPE_CHECKING:
+    from stratalog.objectlog import LogWriter, Span, WriterOptions
 
 BATCHES_UNDER_WAY_MAX = 64
 
@@ -34,7 +34,7 @@ def append(
     url: Url,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="The input; standard input if none or -."),
+        typer.Argument(metavar="FILE", help="The input; standard input if none or -."),
     ] = None,
     length_prefixed: Annotated[
         bool,
@@ -59,14 +59,16 @@ def append(
 ) -> None:
     """Append records: each line of a file or of standard input is one.
 
-    Records are durable when the command ends. A newline is no part of its record. If the command
-    fails, it says how many records of the input were appended.
+    Records are durable when the command ends. A newline is no part of its
+    record. If the command fails, it says how much of the input was appended.
 
     Examples:
       stratalog append orders-log orders.jsonl
       tail -F service.log | stratalog append s3://bucket/logs/service
       stratalog append orders-log --length-prefixed --atomic < batch.bin
     """
+    from stratalog.objectlog import WriterOptions
+
     options = WriterOptions(on_fenced="reopen" if expected_offset is None else "raise")
     make = LengthPrefixed if length_prefixed else Lines
     splitter = make(options.record_bytes_max)
@@ -86,6 +88,8 @@ async def _append(
     atomic: bool,
     as_json: bool,
 ) -> None:
+    from stratalog.objectlog import LogWriter
+
     async with LogWriter.open(url, options=options) as log:
         pipeline = Pipeline(log, expected_offset)
         complete = False
@@ -101,6 +105,9 @@ async def _append(
                         await pipeline.send(bodies)
                 await pipeline.finish()
             complete = True
+        except Fenced as error:
+            error.hint = "Look where the log ends with `stratalog info`, then decide again."
+            raise
         finally:
             await pipeline.settle()
             _tell(pipeline.outcome, complete, as_json)
@@ -127,6 +134,8 @@ async def _as_one(
     batches: AsyncGenerator[list[bytes], None], bytes_max: int
 ) -> AsyncGenerator[list[bytes], None]:
     """All batches as one, or ``Invalid`` before more than that is held in memory."""
+    from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
+
     everything: list[bytes] = []
     size = 0
     async for bodies in batches:

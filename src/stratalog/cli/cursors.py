@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
 from stratalog.cli.parameters import AsJson, Url, Verbose, run
 from stratalog.errors import Conflict
-from stratalog.objectlog.cursor import Cursor, CursorStore
+
+if TYPE_CHECKING:
+    from stratalog.objectlog import Cursor, CursorStore
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
 Offset = Annotated[
@@ -36,7 +38,7 @@ def list_cursors(url: Url, as_json: AsJson = False, verbose: Verbose = False) ->
     """
 
     async def work() -> list[Cursor]:
-        return await CursorStore(url).list()
+        return await _cursors_of(url).list()
 
     found = run(work(), verbose=verbose)
     if as_json:
@@ -68,7 +70,7 @@ def create_cursor(
     """
 
     async def work() -> Cursor:
-        return await CursorStore(url).create(name, offset)
+        return await _cursors_of(url).create(name, offset)
 
     _tell("created", run(work(), verbose=verbose), as_json)
 
@@ -84,8 +86,8 @@ def move_cursor(
 ) -> None:
     """Move a cursor to another offset.
 
-    Refused if somebody else changes it meanwhile. With --expected-offset also if it is not
-    where the caller last saw it.
+    Refused if somebody else changes it meanwhile, and with --expected-offset
+    also if it is not where the caller last saw it.
 
     Example:
       stratalog cursor move orders-log compaction 2000 --expected-offset 1000
@@ -119,12 +121,19 @@ def delete_cursor(
     _tell("deleted", run(work(), verbose=verbose), as_json)
 
 
+def _cursors_of(url: str) -> CursorStore:
+    from stratalog.objectlog import CursorStore
+
+    return CursorStore(url)
+
+
 async def _expected(url: str, name: str, expected_offset: int | None) -> Cursor:
     """The cursor as it is now, which is the witness for the change."""
-    cursor = await CursorStore(url).load(name)
+    cursor = await _cursors_of(url).load(name)
     if expected_offset is not None and cursor.offset != expected_offset:
         raise Conflict(
             f"the cursor {name!r} is at {cursor.offset}, not at {expected_offset}",
+            hint="Look where it is with `stratalog cursor list`, then decide again.",
             expected=expected_offset,
             actual=cursor.offset,
         )

@@ -24,7 +24,8 @@ def doctor(
 ) -> None:
     """Examine a store: race writers, check each guarantee, measure.
 
-    Writes and removes objects below doctor/ at this place; logs there are not touched.
+    Writes below doctor/ at this place and removes it again; logs there are not
+    touched.
     The exit code is 15 if a guarantee is broken or could not be checked.
 
     Examples:

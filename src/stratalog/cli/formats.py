@@ -13,8 +13,6 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from stratalog.cli.framing import with_length
 from stratalog.cli.output import moment
 
@@ -56,8 +54,10 @@ def _text(offsets: list[int], times: list[int], bodies: list[bytes]) -> bytes:
 
 
 def _json(offsets: list[int], times: list[int], bodies: list[bytes]) -> bytes:
+    import msgspec
+
     rows = zip(offsets, times, bodies, strict=True)
-    return _JSON.encode_lines(
+    return msgspec.json.Encoder().encode_lines(
         [{"offset": offset, "timestamp_us": time, **_body(body)} for offset, time, body in rows]
     )
 
@@ -77,7 +77,6 @@ def _length_prefixed(_offsets: list[int], _times: list[int], bodies: list[bytes]
     return b"".join(map(with_length, bodies))
 
 
-_JSON = msgspec.json.Encoder()
 _ENCODERS: dict[Format, Callable[[list[int], list[int], list[bytes]], bytes]] = {
     Format.TEXT: _text,
     Format.JSON: _json,

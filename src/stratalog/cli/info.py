@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from stratalog.cli import output
 from stratalog.cli.parameters import AsJson, Url, Verbose, run
-from stratalog.cli.tree import Branch, load_tree, picture
 from stratalog.errors import Exists, Invalid
-from stratalog.objectlog.creation import create_log
-from stratalog.objectlog.manifest import Manifest, load_manifest
-from stratalog.setsum import EMPTY
 from stratalog.store.locate import open_store
 from stratalog.store.redaction import redact
+
+if TYPE_CHECKING:
+    from stratalog.cli.tree import Branch
+    from stratalog.objectlog import Manifest
 
 
 def init(
@@ -34,13 +33,16 @@ def init(
       stratalog init orders-log
       stratalog init s3://bucket/logs/orders --exist-ok
     """
+    from stratalog.objectlog import create_log
+
     store = open_store(url)
 
     async def work() -> bool:
         try:
             await create_log(store)
-        except Exists:
+        except Exists as error:
             if not exist_ok:
+                error.hint = "Use it as it is (--exist-ok says so), or choose another place."
                 raise
             return False
         return True
@@ -73,6 +75,9 @@ def info(
     """
     if everything and not tree:
         raise Invalid("--all goes with --tree", hint="Add --tree.")
+    from stratalog.cli.tree import load_tree, picture
+    from stratalog.objectlog.manifest import load_manifest
+
     store = open_store(url)
 
     async def work() -> tuple[Manifest, Branch | None]:
@@ -93,8 +98,10 @@ def info(
 
 
 def _facts(url: str, manifest: Manifest) -> dict[str, object]:
+    from stratalog.setsum import EMPTY, Setsum
+
     entries = manifest.entries
-    collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
+    collected = manifest.collected if isinstance(manifest.collected, Setsum) else EMPTY
     return {
         "url": url,
         "first_offset": manifest.first_offset,

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from stratalog.store.redaction import redact
 
 if TYPE_CHECKING:
@@ -47,7 +45,14 @@ def say(text: str) -> None:
 
 def draw(picture: RenderableType) -> None:
     """A table or a tree for people."""
-    console().print(picture)
+    screen = console()
+    if screen.is_terminal:
+        screen.print(picture)
+        return
+    with screen.capture() as drawn:
+        screen.print(picture)
+    for line in drawn.get().splitlines():
+        say(line.rstrip())
 
 
 def write(data: bytes) -> None:
@@ -57,7 +62,13 @@ def write(data: bytes) -> None:
 
 def write_json(document: object) -> None:
     """One JSON document on one line, for programs."""
-    write(msgspec.json.encode(document) + b"\n")
+    write(_as_json(document))
+
+
+def _as_json(document: object) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(document) + b"\n"
 
 
 def complain(label: str, colour: str, message: str) -> None:
@@ -85,7 +96,7 @@ def show_error(
             "exit_code": code,
             **(facts or {}),
         }
-        sys.stderr.write(msgspec.json.encode(document).decode() + "\n")
+        sys.stderr.write(_as_json(document).decode())
         return
     complain("error", "red", message)
     if hint:

@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -60,10 +60,10 @@ class Program(TyperGroup):
             raise typer.Exit(exits.BROKEN_PIPE) from None
         return answer
 
-    def _guarded(self, run: Any, as_json: bool) -> int:
+    def _guarded(self, run: Callable[[], int], as_json: bool) -> int:
         """Run the command; whatever it raises ends here."""
         try:
-            return int(run())
+            return run()
         except StratalogError as error:
             code = exits.exit_code(error)
             output.show_error(error.kind, str(error), error.hint, code, as_json, _facts(error))

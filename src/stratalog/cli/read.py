@@ -20,8 +20,6 @@ from stratalog.cli import output
 from stratalog.cli.formats import Format, encode
 from stratalog.cli.parameters import AsJson, Url, Verbose, run, time_us
 from stratalog.errors import Invalid
-from stratalog.objectlog.options import ReaderOptions
-from stratalog.objectlog.reader import LogReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,14 +70,16 @@ def read(
 ) -> None:
     """Print records, oldest first, up to where the log ends now.
 
-    In a pipe the bodies come alone, a line each. For bodies that hold newlines or no text, use
-    --json or --format length-prefixed.
+    In a pipe the bodies come alone, a line each. For bodies that hold newlines
+    or no text, use --json or --format length-prefixed.
 
     Examples:
       stratalog read orders-log --from 1000 --limit 10
       stratalog read orders-log | wc -l
       stratalog read orders-log --json --from-time 2026-01-31T12:00:00Z | jq .body
     """
+    from stratalog.objectlog import LogReader, ReaderOptions
+
     chosen = _choose(form, as_json)
     wide = limit is None and from_time is None and to_time is None
 
@@ -127,6 +127,8 @@ def follow(
     """
     if from_start and from_offset is not None:
         raise Invalid("--from and --from-start exclude each other", hint="Give one of them.")
+    from stratalog.objectlog import LogReader
+
     chosen = _choose(form, as_json)
 
     async def work() -> None:

@@ -1,7 +1,8 @@
 """The snapshot tree as a value for programs and as a picture for people.
 
-A log of a million fragments has a tree that nobody wants to see whole, so each node shows its
-oldest and newest children and says how many lie between. Only what is shown is read.
+A log of a million fragments has a tree that nobody wants to see whole. So each node shows its
+oldest and newest children, fewer of them further down, and says how many lie between; and only
+the very first and the very last child are opened. Only what is opened is read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree as Picture
 
-SHOWN_AT_EACH_END = 3
+SHOWN_AT_EACH_END = 3  # in the root; one less on each level below, and at least one
 SETSUM_DIGITS = 8
 
 
@@ -45,7 +46,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An entry of the tree and what is below it."""
+    """An entry of the tree and what is below it, if that was opened."""
 
     entry: Entry
     below: Branch | None
@@ -87,24 +88,27 @@ async def load_tree(store: Store, *, everything: bool = False) -> tuple[Manifest
                 ) from gone
 
 
-async def _branch(tree: Tree, entries: Sequence[Entry], everything: bool) -> Branch:
+async def _branch(tree: Tree, entries: Sequence[Entry], everything: bool, level: int = 0) -> Branch:
+    ends = max(1, SHOWN_AT_EACH_END - level)
     # One more line would be needed to say that a single child is left out.
-    if everything or len(entries) <= 2 * SHOWN_AT_EACH_END + 1:
+    if everything or len(entries) <= 2 * ends + 1:
         first, last = entries, entries[:0]
     else:
-        first, last = entries[:SHOWN_AT_EACH_END], entries[-SHOWN_AT_EACH_END:]
+        first, last = entries[:ends], entries[-ends:]
+
+    async def opened(entry: Entry) -> Node:
+        if isinstance(entry, Fragment) or not (
+            everything or entry is entries[0] or entry is entries[-1]
+        ):
+            return Node(entry, None)
+        snapshot = await tree.snapshot(entry)
+        return Node(entry, await _branch(tree, snapshot.entries, everything, level + 1))
+
     return Branch(
-        tuple([await _node(tree, entry, everything) for entry in first]),
+        tuple([await opened(entry) for entry in first]),
         len(entries) - len(first) - len(last),
-        tuple([await _node(tree, entry, everything) for entry in last]),
+        tuple([await opened(entry) for entry in last]),
     )
-
-
-async def _node(tree: Tree, entry: Entry, everything: bool) -> Node:
-    if isinstance(entry, Fragment):
-        return Node(entry, None)
-    snapshot = await tree.snapshot(entry)
-    return Node(entry, await _branch(tree, snapshot.entries, everything))
 
 
 def picture(manifest: Manifest, branch: Branch) -> Picture:

@@ -44,6 +44,7 @@ from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Overtaken, Patience, put_once, swap
+from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob, Store
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,8 @@ class Committer:
         self._options = options
         self._runtime = runtime
         self._counters = counters
-        self._tree = Tree(store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._reads = PatientStore(store, runtime, options.timeout_s)
+        self._tree = Tree(self._reads, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._etag = etag
         self._wins_in_a_row = 0
         self._round_trip_s = 0.0
@@ -115,7 +117,7 @@ class Committer:
 
     async def refresh(self) -> bool:
         """Load the stored manifest. True if its tail is the one that we knew."""
-        stored, etag = await load_manifest(self._store)
+        stored, etag = await load_manifest(self._reads)
         same_tail = only_the_past_changed(self.manifest, stored)
         self.manifest, self._etag = stored, etag
         return same_tail
@@ -200,28 +202,26 @@ class Committer:
         return Verdict.OPEN
 
     async def _candidate(self, fragments: Sequence[Fragment]) -> tuple[Manifest, bytes]:
-        """The next manifest, with whatever roll-up is ready; waits for one if the root is full."""
-        while True:
-            base = self.manifest
-            if self._rollup is not None:
-                base = apply_rollup(base, self._rollup) or base
-                if base is self.manifest:
-                    self._rollup = None
-            candidate = link(
-                base,
-                fragments,
-                self.names.incarnation,
-                self._writer,
-                self._runtime.new_id(),
-            )
-            data = candidate.to_json()
-            if len(data) <= ROOT_BYTES_MAX:
-                return candidate, data
+        """The next manifest and its bytes. A root that would be too large waits for a roll-up."""
+        candidate = self._link(fragments)
+        data = candidate.to_json()
+        if len(data) > ROOT_BYTES_MAX:
             self._consider_rollup()
             if self._rolling is not None:
                 await asyncio.wait([self._rolling])
-            if self._rollup is None:
-                return candidate, data
+                candidate = self._link(fragments)
+                data = candidate.to_json()
+        return candidate, data
+
+    def _link(self, fragments: Sequence[Fragment]) -> Manifest:
+        """Link fragments below whatever roll-up is ready and still fits."""
+        base = self.manifest
+        if self._rollup is not None:
+            rolled = apply_rollup(base, self._rollup)
+            if rolled is None:
+                self._rollup = None
+            base = rolled or base
+        return link(base, fragments, self.names.incarnation, self._writer, self._runtime.new_id())
 
     def _consider_rollup(self) -> None:
         """Start the next roll-up if one is due and none is under way or waiting to be linked."""

@@ -1,4 +1,4 @@
-"""Bringing a log into being: one conditional put, after the store has shown that it keeps its word."""
+"""Bringing a log into being: one conditional put, on a store that has shown to keep its word."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ async def create_log(
     await probe(store, runtime)
     manifest = Manifest.empty(writer, runtime.new_id())
     try:
-        await create(
-            store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S)
-        )
+        await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
     except Exists:
         if not exist_ok:
             raise _exists(store) from None
@@ -43,9 +41,7 @@ async def create_log(
             raise
 
 
-async def load_or_create(
-    store: Store, *, writer: str, runtime: Runtime
-) -> tuple[Manifest, str]:
+async def load_or_create(store: Store, *, writer: str, runtime: Runtime) -> tuple[Manifest, str]:
     """The manifest of the log, which is created if need be."""
     try:
         return await load_manifest(store)

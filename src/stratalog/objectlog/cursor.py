@@ -17,11 +17,13 @@ from typing import ClassVar
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unknown
 from stratalog.objectlog.manifest import FIRST_OFFSET, load_manifest
+from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.position import LogPosition, Natural
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.cas import Landed, Patience, create, swap
+from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob
 
 CURSOR_PREFIX = "cursor/"
@@ -50,7 +52,11 @@ class Cursor:
         self._cursors = cursors
         self._stored = stored
         self._etag = etag
-        self.name = name
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     @property
     def position(self) -> LogPosition:
@@ -88,9 +94,13 @@ class CursorStore:
     def __init__(
         self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
     ) -> None:
-        self._store = open_store(url)
+        self._store = PatientStore(open_store(url), runtime, CURSOR_TIMEOUT_S)
         self._writer = writer or f"{socket.gethostname()}-{os.getpid()}"
         self._runtime = runtime
+        self._url = located(url)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _open_cursors, (sendable(self._url), self._writer, self._runtime)
 
     async def create(self, name: str, offset: int) -> Cursor:
         """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
@@ -200,6 +210,10 @@ class CursorStore:
             name = path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
             raise _no_cursor(name, path) from None
         return StoredCursor.from_json(blob.data, path), blob.etag
+
+
+def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:
+    return CursorStore(url, writer=writer, runtime=runtime)
 
 
 def cursor_path(name: str) -> str:

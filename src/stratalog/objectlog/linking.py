@@ -85,6 +85,4 @@ def judge_owner(owner: Fragment, incarnation: str) -> Verdict:
 
 def only_the_past_changed(before: Manifest, after: Manifest) -> bool:
     """Whether fragments built to continue ``before`` also continue ``after``."""
-    return (
-        before.tail.offset == after.tail.offset and before.next_seq_no == after.next_seq_no
-    )
+    return before.tail.offset == after.tail.offset and before.next_seq_no == after.next_seq_no

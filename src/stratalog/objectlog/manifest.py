@@ -56,7 +56,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     write_id: str | None = None
     linked: dict[str, Natural] | None = None
     sweep_epoch: Natural = 0
-    seal: msgspec.Raw | None = None
+    seal: dict[str, msgspec.Raw] | None = None
 
     @classmethod
     def empty(cls, writer: str, write_id: str) -> Manifest:

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import NoReturn
 
 import msgspec
 import pyarrow as pa
@@ -23,11 +24,13 @@ from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragmen
 from stratalog.objectlog.manifest import FIRST_OFFSET, Manifest, load_manifest
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
+from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, Timing, summarise
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
+from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 
 DEFAULT_OPTIONS = ReaderOptions()
@@ -71,11 +74,16 @@ class LogReader:
         """Open a log for reading, with one read. ``NotFound`` if there is none."""
 
         async def start() -> LogReader:
-            store = open_store(url)
+            store = PatientStore(open_store(url), runtime, options.timeout_s)
             manifest, etag = await load_manifest(store)
             return cls(store, manifest, etag, options, runtime)
 
         return Opening(start)
+
+    def __reduce__(self) -> NoReturn:
+        raise unsendable(
+            self, "Pickle a stratalog.sync.LogReader, or send the URL and open it there."
+        )
 
     @property
     def manifest(self) -> Manifest:
@@ -143,8 +151,12 @@ class LogReader:
         try:
             batch = await self._read(fragment)
         except NotFound:
-            await self._explain_missing(fragment.path, fragment.start.offset)
-            raise
+            await self._look_again(fragment.path, fragment.start.offset)
+            if fragment.path in [each.path for each in await self._at(fragment.start.offset)]:
+                raise _missing(fragment.path) from None
+            raise NotFound(
+                f"{fragment.path} was replaced", path=fragment.path, hint="Scan again."
+            ) from None
         self._batches.put(fragment.path, batch, batch.nbytes)
         return batch
 
@@ -225,7 +237,7 @@ class LogReader:
         self._closed = True
 
     async def _walk(self, window: Window) -> AsyncGenerator[Fragment, None]:
-        """The fragments of a window; goes on with the newest manifest if a node was collected."""
+        """The fragments of a window; goes on with the newest manifest if a node was replaced."""
         self._check_open()
         missing: str | None = None
         while True:
@@ -237,12 +249,24 @@ class LogReader:
                         window = _after(window, fragment)
                 return
             except NotFound as error:
-                if error.path is None or error.path == missing:
-                    raise _missing(error.path) from error
-                missing = error.path
-                await self._explain_missing(missing, window.from_offset)
+                missing = await self._once_more(error, missing, window)
 
     async def _fetch_ahead(
+        self, window: Window
+    ) -> AsyncGenerator[tuple[Fragment, pa.RecordBatch], None]:
+        """Fragments with their records; looks again at what was replaced since it was found."""
+        missing: str | None = None
+        while True:
+            try:
+                async with aclosing(self._fetch_in_parallel(window)) as pairs:
+                    async for fragment, batch in pairs:
+                        yield fragment, batch
+                        window = _after(window, fragment)
+                return
+            except NotFound as error:
+                missing = await self._once_more(error, missing, window)
+
+    async def _fetch_in_parallel(
         self, window: Window
     ) -> AsyncGenerator[tuple[Fragment, pa.RecordBatch], None]:
         under_way: deque[tuple[Fragment, asyncio.Task[pa.RecordBatch]]] = deque()
@@ -259,8 +283,7 @@ class LogReader:
                         under_way.popleft()
                         bytes_ahead -= first.num_bytes
                         yield first, batch
-                    task = asyncio.ensure_future(self._fetch_in_passing(fragment))
-                    under_way.append((fragment, task))
+                    under_way.append((fragment, asyncio.ensure_future(self._peek(fragment))))
                     bytes_ahead += fragment.num_bytes
             while under_way:
                 first, task = under_way[0]
@@ -273,16 +296,10 @@ class LogReader:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _fetch_in_passing(self, fragment: Fragment) -> pa.RecordBatch:
+    async def _peek(self, fragment: Fragment) -> pa.RecordBatch:
         """Like ``fetch``, but a long iteration does not flush the cache."""
         known = self._batches.get(fragment.path)
-        if known is not None:
-            return known
-        try:
-            return await self._read(fragment)
-        except NotFound:
-            await self._explain_missing(fragment.path, fragment.start.offset)
-            raise
+        return known if known is not None else await self._read(fragment)
 
     async def _read(self, fragment: Fragment) -> pa.RecordBatch:
         loop = asyncio.get_running_loop()
@@ -296,8 +313,16 @@ class LogReader:
             lambda: decode_fragment(blob.data, fragment, verify=verify)
         )
 
-    async def _explain_missing(self, path: str, offset: int) -> None:
-        """An object is gone. Trimmed, replaced (then the new manifest shows it), or damage."""
+    async def _once_more(self, error: NotFound, missing: str | None, window: Window) -> str:
+        """Load the manifest because an object is gone; it is damage if it is gone twice."""
+        path = error.path or "an object"
+        if path == missing:
+            raise _missing(path) from None
+        await self._look_again(path, window.from_offset)
+        return path
+
+    async def _look_again(self, path: str, offset: int) -> None:
+        """Load the manifest because an object is gone. Unchanged, it is damage."""
         before = self._etag
         await self.refresh()
         if self.first_offset > offset:
@@ -307,6 +332,11 @@ class LogReader:
             )
         if self._etag == before:
             raise _missing(path)
+
+    async def _at(self, offset: int) -> list[Fragment]:
+        """The fragment that holds an offset now."""
+        window = Window(offset, offset + 1)
+        return [each async for each in self._tree.walk(self._manifest, window)]
 
     def _check_start(self, window: Window) -> None:
         if window.from_offset < FIRST_OFFSET:
@@ -319,7 +349,7 @@ class LogReader:
             raise Closed("this reader is closed")
 
 
-def _missing(path: str | None) -> Corrupt:
+def _missing(path: str) -> Corrupt:
     return Corrupt(f"{path} is missing although the log links it", path=path)
 
 

@@ -97,6 +97,7 @@ class Sender:
         self._idle: list[asyncio.Future[None]] = []
         self.stopped: StratalogError | None = None
         self.first_failure: StratalogError | None = None
+        self._next_offset = self._next_seq_no = self._timestamp_us = self._linked_upto = 0
         self._expect_tail()
 
     @property
@@ -423,9 +424,7 @@ class Sender:
         """Another writer appended. What we did not link did not happen."""
         if self._options.on_fenced == "raise":
             tail = self._committer.manifest.tail.offset
-            self._stop(
-                Fenced(f"another writer took over; the log ends at {tail}", actual=tail)
-            )
+            self._stop(Fenced(f"another writer took over; the log ends at {tail}", actual=tail))
             return
         self._counters.reopenings += 1
         self._committer.take_over()
@@ -509,5 +508,3 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-

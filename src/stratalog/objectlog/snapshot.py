@@ -107,7 +107,7 @@ def snapshot_path(setsum: Setsum, incarnation: str, upload: int) -> str:
 def check_adjacent(entries: Sequence[Entry], path: str) -> None:
     """Refuse entries that are empty, overlap, leave a gap, or go back in time."""
     for entry in entries:
-        if entry.start.offset >= entry.limit.offset:
+        if not 0 <= entry.start.offset < entry.limit.offset:
             raise Corrupt(f"{path}: the entry {entry.path} spans nothing", path=path)
         if 0 < entry.limit.timestamp_us < entry.start.timestamp_us:
             raise Corrupt(f"{path}: {entry.path} goes back in time", path=path)

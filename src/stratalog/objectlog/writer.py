@@ -14,7 +14,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import cast
+from typing import NoReturn, cast
 
 from stratalog.errors import Closed, Full, Invalid
 from stratalog.objectlog.accumulator import Accumulator, Result, Submission
@@ -23,11 +23,13 @@ from stratalog.objectlog.creation import load_or_create
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
+from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.position import LogPosition, Span
 from stratalog.objectlog.sender import Sender
 from stratalog.objectlog.stats import Timing, WriterCounters, summarise
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
+from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 
 Body = bytes | bytearray | memoryview
@@ -75,7 +77,7 @@ class LogWriter:
         options: WriterOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Opening[LogWriter]:
-        """Open a log for appending, with one read. ``NotFound`` if there is none, unless ``create``.
+        """Open a log for appending, with one read. ``NotFound`` if there is none and not ``create``.
 
         ``writer`` is a name for people, stored in the manifest. Any number of writers may be open;
         at most one of them wins each position.
@@ -84,14 +86,18 @@ class LogWriter:
         async def start() -> LogWriter:
             store = open_store(url)
             label = writer or f"{socket.gethostname()}-{os.getpid()}"
+            patient = PatientStore(store, runtime, options.timeout_s)
             if create:
-                manifest, etag = await load_or_create(store, writer=label, runtime=runtime)
+                manifest, etag = await load_or_create(patient, writer=label, runtime=runtime)
             else:
-                manifest, etag = await load_manifest(store)
+                manifest, etag = await load_manifest(patient)
             manifest.check_writable()
             return cls(store, manifest, etag, label, options, runtime)
 
         return Opening(start)
+
+    def __reduce__(self) -> NoReturn:
+        raise unsendable(self, "Send the URL, and open a writer where it is used.")
 
     async def append(self, body: Body, *, expected_offset: int | None = None) -> LogPosition:
         """Append one record; returns its position once it is durable.
@@ -103,9 +109,7 @@ class LogWriter:
         if self._accumulator.crowded:
             await self._room()
         size = len(record) + RECORD_OVERHEAD_BYTES
-        return cast(
-            LogPosition, await self._enqueue((record,), size, True, True, expected_offset)
-        )
+        return cast(LogPosition, await self._enqueue((record,), size, True, True, expected_offset))
 
     async def append_many(
         self, bodies: Iterable[Body], *, expected_offset: int | None = None
@@ -126,9 +130,7 @@ class LogWriter:
             await self._room()
         return cast(Span, await self._enqueue(records, size, False, True, expected_offset))
 
-    def submit(
-        self, body: Body, *, expected_offset: int | None = None
-    ) -> Awaitable[LogPosition]:
+    def submit(self, body: Body, *, expected_offset: int | None = None) -> Awaitable[LogPosition]:
         """Append without waiting: gives a future. Records keep the order of the calls.
 
         Raises ``Full`` when the queue is full; ``await log.drain()`` waits for room. A failure

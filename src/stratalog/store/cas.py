@@ -90,7 +90,7 @@ async def swap(
     is_ours: Callable[[Blob], bool],
     patience: Patience,
 ) -> Landed | Overtaken:
-    """Replace version ``etag`` by ``data``; ``is_ours`` recognises ``data`` and what followed it."""
+    """Replace version ``etag`` by ``data``; ``is_ours`` knows it again, also below newer ones."""
     attempts = 0
     while True:
         attempts += 1
@@ -111,9 +111,7 @@ async def swap(
                 return Landed(current.etag, None if ours else current)
             return Overtaken(current, answered=refused and attempts == 1)
         if not await patience.pause():
-            raise Unknown(
-                f"{path}: no answer to a conditional put; it may still land", path=path
-            )
+            raise Unknown(f"{path}: no answer to a conditional put; it may still land", path=path)
 
 
 async def _read_back(store: Store, path: str, patience: Patience) -> Blob | None:
@@ -178,4 +176,3 @@ async def create(store: Store, path: str, data: bytes, patience: Patience) -> st
             raise Exists(f"{path} exists in {store.url}", path=path)
         if not await patience.pause():
             raise Unknown(f"{path}: may have been created: {failure}", path=path)
-

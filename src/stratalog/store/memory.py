@@ -1,4 +1,4 @@
-"""A store in this process's memory: for tests, for trying things out, and as the model of the others.
+"""A store in this process's memory: for tests, for trying things out, and as the others' model.
 
 ``memory://name`` is the same store everywhere in one process. Its etags are hashes of the content,
 as S3's are, so that code which forgets a fresh write id fails here first.

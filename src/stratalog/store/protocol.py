@@ -16,6 +16,7 @@ What a conditional put may answer:
                               attempt, so the caller reads back before it believes it
     Unknown                   the answer was lost. The write landed, or will land, or never will
     Denied, Invalid           the write did not land
+    Unavailable               the write did not land: a disk is full, a lock was never free
 
 Reads answer ``NotFound``, ``Denied`` or ``Unavailable``. An implementation never repeats a
 conditional put by itself. Etags may be hashes of the content: equal bytes may have equal etags.

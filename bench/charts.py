@@ -1,0 +1,151 @@
+"""Charts of a stored run, from its data alone.
+
+Bars start at zero, carry their spread (the whiskers are quartiles) and the line of their target,
+and say what they amount to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+
+from bench.results import Figure, Ratio, Run, Series, Spread
+
+OURS, THEIRS, TARGET, WHISKER = "#3b6ea8", "#b9c2cc", "#c23b22", "#222222"
+WIDTH_INCHES = 9.0
+ROW_INCHES = 0.42
+FRAME_INCHES = 1.5
+
+Painter = Callable[[Axes], None]
+
+
+def draw(run: Run, folder: Path) -> list[Path]:
+    """Draw what the run has data for; gives the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ratios = [each for each in run.measurements if isinstance(each, Ratio)]
+    at_least = [each for each in ratios if each.bound == "at least" and (each.target or 0) < 1]
+    many_times = [each for each in ratios if each.bound == "at least" and (each.target or 0) >= 1]
+    at_most = [each for each in ratios if each.bound == "at most"]
+    rates = [each for each in ratios if each.unit == "MB/s"]
+    shares = [
+        each
+        for each in run.measurements
+        if isinstance(each, Figure) and each.question == "contention" and each.unit.endswith("/s")
+    ]
+    series = [each for each in run.measurements if isinstance(each, Series)]
+    charts: list[tuple[str, str, int, Painter]] = [
+        ("throughput-ratios", "Throughput: share of the unavoidable work's (higher is better)",
+         len(at_least), lambda axes: _ratio_bars(axes, at_least)),
+        ("latency-ratios", "Latency: multiple of the unavoidable work's (lower is better)",
+         len(at_most), lambda axes: _ratio_bars(axes, at_most)),
+        ("pipelining", "Throughput: multiple of one fragment in flight (higher is better)",
+         len(many_times), lambda axes: _ratio_bars(axes, many_times)),
+        ("throughput", "Throughput in MB/s (grey: the baseline)",
+         2 * len(rates), lambda axes: _rate_bars(axes, rates)),
+        ("contention", "Two saturated writers and a changer of the past, all at once",
+         len(shares), lambda axes: _share_bars(axes, shares)),
+    ]  # fmt: skip
+    charts.extend(
+        ("scale", "Size of the root as the log grows", 8, partial(_curve, series=each))
+        for each in series
+    )
+    return [
+        _paint(folder / f"{run.bench}-{name}.svg", title, rows, run, painter)
+        for name, title, rows, painter in charts
+        if rows
+    ]
+
+
+def _paint(path: Path, title: str, rows: int, run: Run, painter: Painter) -> Path:
+    drawing = Drawing(
+        figsize=(WIDTH_INCHES, FRAME_INCHES + ROW_INCHES * rows), layout="constrained"
+    )
+    axes = drawing.add_subplot()
+    painter(axes)
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    drawing.supxlabel(_origin(run), fontsize=7, color="#666666")
+    with mpl.rc_context({"svg.hashsalt": run.began, "svg.fonttype": "none"}):
+        drawing.savefig(path, metadata={"Date": None})
+    return path
+
+
+def _origin(run: Run) -> str:
+    quick = "quick run, not for figures · " if run.quick else ""
+    changes = "+" if run.uncommitted_changes else ""
+    machine = f"{run.machine['cores']} cores, {run.machine['processor']}"
+    return f"{quick}{run.began[:10]} · commit {run.commit[:10]}{changes} · {machine}"
+
+
+def _ratio_bars(axes: Axes, rows: Sequence[Ratio]) -> None:
+    spreads = [row.ratios for row in rows]
+    _bars(axes, [f"{row.name}\n{row.place}, against {row.against}" for row in rows], spreads)
+    for place, (row, spread) in enumerate(zip(rows, spreads, strict=True)):
+        mine = Spread.of(row.ours).median
+        text = f"{spread.median:.2f}  ({mine:.3g} {row.unit})"
+        axes.text(spread.upper_quartile, place, f"  {text}", va="center", fontsize=8)
+        if row.target is not None:
+            axes.vlines(row.target, place - 0.4, place + 0.4, color=TARGET, linewidth=2)
+    _leave_room(axes, max(spread.upper_quartile for spread in spreads))
+    axes.set_xlabel("ratio; red: target; whiskers: quartiles", fontsize=8)
+
+
+def _rate_bars(axes: Axes, rows: Sequence[Ratio]) -> None:
+    labels: list[str] = []
+    spreads: list[Spread] = []
+    for row in rows:
+        labels += [f"{row.name}, {row.place}", row.against]
+        spreads += [Spread.of(row.ours), Spread.of(row.baseline)]
+    _bars(axes, labels, spreads, [OURS, THEIRS] * len(rows))
+    for place, spread in enumerate(spreads):
+        axes.text(spread.upper_quartile, place, f"  {spread.median:.3g}", va="center", fontsize=8)
+    _leave_room(axes, max(spread.upper_quartile for spread in spreads))
+    axes.set_xlabel("MB/s", fontsize=8)
+
+
+def _share_bars(axes: Axes, rows: Sequence[Figure]) -> None:
+    _bars(
+        axes,
+        [f"{row.name}, {row.place}" for row in rows],
+        [Spread.of([row.value]) for row in rows],
+    )
+    for place, row in enumerate(rows):
+        axes.text(row.value, place, f"  {row.value:,.4g} {row.unit}", va="center", fontsize=8)
+    axes.set_xscale("symlog")
+    _leave_room(axes, 10 * max(row.value for row in rows))
+    axes.set_xlabel("per second, logarithmic", fontsize=8)
+
+
+def _bars(
+    axes: Axes, labels: Sequence[str], spreads: Sequence[Spread], colours: Sequence[str] = (OURS,)
+) -> None:
+    medians = [spread.median for spread in spreads]
+    whiskers = [
+        [spread.median - spread.lower_quartile for spread in spreads],
+        [spread.upper_quartile - spread.median for spread in spreads],
+    ]
+    axes.barh(
+        range(len(labels)), medians, xerr=whiskers, color=list(colours), ecolor=WHISKER, capsize=2
+    )
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.invert_yaxis()
+
+
+def _leave_room(axes: Axes, widest: float) -> None:
+    """For the words behind the longest bar."""
+    axes.set_xlim(0, widest * 1.35)
+
+
+def _curve(axes: Axes, series: Series) -> None:
+    axes.plot(series.x, series.y, color=OURS, linewidth=1)
+    if series.limit is not None:
+        axes.axhline(series.limit, color=TARGET, linewidth=1.5)
+        axes.text(0, series.limit, f" limit {series.limit:,.0f}", va="bottom", fontsize=8)
+    axes.set_ylim(0, 1.15 * max([*series.y, series.limit or 0]))
+    axes.set_xlabel(series.x_unit, fontsize=8)
+    axes.set_ylabel(series.y_unit, fontsize=8)

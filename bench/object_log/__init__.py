@@ -1,0 +1,1 @@
+"""The object log against the unavoidable work."""

@@ -1,0 +1,34 @@
+"""The questions that the object log has to answer, one module each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bench.object_log.bulk import bulk
+from bench.object_log.contention import contention
+from bench.object_log.delayed import delayed
+from bench.object_log.idle import idle
+from bench.object_log.iteration import iteration
+from bench.object_log.lone import lone
+from bench.object_log.scale import scale
+from bench.object_log.singles import singles
+from bench.object_log.workload import FRAGMENT_BYTES, IN_FLIGHT
+from bench.session import Session
+
+QUESTIONS: dict[str, Callable[[Session], Awaitable[None]]] = {
+    "bulk": bulk,
+    "singles": singles,
+    "lone": lone,
+    "delayed": delayed,
+    "iteration": iteration,
+    "scale": scale,
+    "idle": idle,
+    "contention": contention,
+}
+
+CONFIG: dict[str, str | int | float] = {
+    "fragment_bytes": FRAGMENT_BYTES,
+    "uploads_in_flight": IN_FLIGHT,
+    "compression": "zstd",
+    "bodies": "random bytes",
+}

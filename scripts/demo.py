@@ -1,0 +1,176 @@
+"""`./dev demo`: a million small records from many concurrent appenders, and what that cost.
+
+Writes to a temporary directory, reads everything back verified, draws the tree that has grown
+meanwhile, and shows requests, bytes and time. The directory is removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+import stratalog as sl
+from stratalog.cli import output
+from stratalog.cli.tree import load_tree, picture
+from stratalog.store import DirectoryStore
+from stratalog.store.metered import MeteredStore, StoreStats
+
+RECORDS = 1_000_000
+APPENDERS = 1_000
+BURST = 10
+BODY_BYTES = 100
+
+
+@dataclass(frozen=True)
+class Phase:
+    """How long one half of the demo took, and what the store was asked for meanwhile."""
+
+    name: str
+    seconds: float
+    stats: StoreStats
+
+
+def body_of(number: int) -> bytes:
+    """A hundred bytes that look like a small event."""
+    event = f'{{"order": {number}, "customer": {number * 7919 % 99_991}, "note": "'
+    return (event.ljust(BODY_BYTES - 2, ".") + '"}').encode()
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal; one line in the end elsewhere."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=output.console()) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+async def write(store: DirectoryStore, records: int) -> Phase:
+    """Every appender sends a few records, and waits for their answers before it sends more."""
+    metered = MeteredStore(store)
+    numbers = iter(range(records))
+    acknowledged = 0
+    clock = asyncio.get_running_loop().time
+    started_s = clock()
+    with progress(f"writing from {APPENDERS:,} appenders", records) as show:
+        async with sl.LogWriter.open(metered, writer="demo", create=True) as log:
+
+            async def appender() -> None:
+                nonlocal acknowledged
+                while burst := list(islice(numbers, BURST)):
+                    answers = [log.submit(body_of(number)) for number in burst]
+                    for answer in answers:
+                        await answer
+                    acknowledged += len(burst)
+                    show(acknowledged)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(APPENDERS, records)):
+                    group.create_task(appender())
+    return Phase("write", clock() - started_s, metered.stats())
+
+
+async def read_back(store: DirectoryStore, records: int) -> Phase:
+    """Every record is hashed against the log's setsum, and the bodies are those that were sent."""
+    metered = MeteredStore(store)
+    clock = asyncio.get_running_loop().time
+    started_s = clock()
+    seen = bytearray(records)
+    done = 0
+    with progress("reading back, verified", records) as show:
+        async with sl.LogReader.open(metered) as log, aclosing(log.batches()) as batches:
+            async for batch in batches:
+                for body in batch.column(2).to_pylist():
+                    seen[int(body[10 : body.index(b",")])] += 1
+                done += batch.num_rows
+                show(done)
+    if seen.count(1) != records or done != records:
+        raise sl.errors.Corrupt(f"{records - seen.count(1)} records are missing or doubled")
+    return Phase("read", clock() - started_s, metered.stats())
+
+
+def costs(phases: list[Phase], records: int) -> Table:
+    """Requests, bytes, time and rates, a column for each phase."""
+    table = Table(title="What it cost", title_justify="left")
+    table.add_column("")
+    for phase in phases:
+        table.add_column(phase.name, justify="right")
+
+    def row(name: str, cell: Callable[[Phase], str]) -> None:
+        table.add_row(name, *map(cell, phases))
+
+    row("records", lambda _: f"{records:,}")
+    row("seconds", lambda phase: f"{phase.seconds:.1f}")
+    row("records/s", lambda phase: f"{records / phase.seconds:,.0f}")
+    row("MB/s of bodies", lambda phase: f"{records * BODY_BYTES / phase.seconds / 1e6:.1f}")
+    table.add_section()
+    for name in phases[0].stats.operations:
+        if any(phase.stats.operations[name].count for phase in phases):
+            cells = [requests(phase.stats, name) for phase in phases]
+            table.add_row(f"{name} requests", *cells)
+    row("all requests", lambda phase: f"{phase.stats.requests:,}")
+    row("records/request", lambda phase: f"{records / phase.stats.requests:,.0f}")
+    table.add_section()
+    row("bytes written", lambda phase: output.size(phase.stats.bytes_written))
+    row("bytes read", lambda phase: output.size(phase.stats.bytes_read))
+    return table
+
+
+def requests(stats: StoreStats, name: str) -> str:
+    operation = stats.operations[name]
+    if not operation.count:
+        return "0"
+    return f"{operation.count:,} (p50 {operation.p50_s * 1000:.1f} ms)"
+
+
+async def demo(records: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="stratalog-demo-") as folder:
+        store = DirectoryStore(folder)
+        output.say(f"A log of {records:,} records of {BODY_BYTES} bytes in {folder}\n")
+        phases = [await write(store, records), await read_back(store, records)]
+        output.say("")
+        output.draw(picture(*await load_tree(store)))
+        output.say("")
+        output.draw(costs(phases, records))
+    output.say(
+        "Every record came back once, with the hash it was written with. "
+        "Try your own: ./dev python -m stratalog --help"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__)
+    parser.add_argument("--records", type=int, default=RECORDS, help="how many (%(default)s)")
+    arguments = parser.parse_args()
+    if arguments.records < 1:
+        parser.error("--records is at least 1")
+    try:
+        asyncio.run(demo(arguments.records))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

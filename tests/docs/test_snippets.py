@@ -1,0 +1,180 @@
+"""The documentation is tried: what it shows is run, and what it says is printed is printed.
+
+``python`` blocks of one file share a namespace, in order, and may await. A block ``output`` is
+what the Python block before it prints. In ``console`` blocks the lines that begin with ``$`` run
+in a shell, ``>`` continues one, and the lines that follow are its output. ``...`` in an output
+stands for anything. All of a file happens in one empty directory.
+
+A comment right before a block says ``file: name`` to put it there as a file in place of running
+it, or ``no-run: reason`` if it needs an account in a cloud.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.markdown_files import Block, blocks_of, executed_files, name_of
+
+COMMAND_S_MAX = 120
+TRIED = [path for path in executed_files() if blocks_of(path)]
+
+
+class Page:
+    """One file's snippets on their way: the namespace, the event loop, the directory."""
+
+    def __init__(self, path: Path, directory: Path, commands: Path, runner: asyncio.Runner) -> None:
+        self._path = path
+        self._directory = directory
+        self._runner = runner
+        self._namespace: dict[str, object] = {"__name__": "__main__"}
+        self._printed: str | None = None
+        self._environment = {
+            **os.environ,
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "NO_COLOR": "1",
+            "PYTHONWARNINGS": "error",
+            "TERM": "dumb",
+        }
+
+    def try_block(self, block: Block) -> None:
+        if block.file is not None:
+            (self._directory / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            self._run_python(block)
+        elif block.language == "output":
+            assert self._printed is not None, f"{self._where(block.line)} follows no Python"
+            self._compare(self._printed, block.text, block.line)
+        elif block.language == "console":
+            self._printed = None
+            for line, command, output in commands_of(block):
+                self._run_command(line, command, output)
+
+    def _run_python(self, block: Block) -> None:
+        code = compile(
+            "\n" * block.line + block.text,
+            str(self._path),
+            "exec",
+            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            if code.co_flags & inspect.CO_COROUTINE:
+                self._runner.run(eval(code, self._namespace))
+            else:
+                exec(code, self._namespace)
+        self._printed = printed.getvalue()
+
+    def _run_command(self, line: int, command: str, output: str) -> None:
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self._directory,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_S_MAX,
+            check=False,
+        )
+        assert done.returncode == 0, f"{self._where(line)}: {command}\n{done.stdout}"
+        self._compare(done.stdout, output, line)
+
+    def _compare(self, printed: str, expected: str, line: int) -> None:
+        assert matches(printed, expected), (
+            f"{self._where(line)} shows\n{expected}\nbut it printed\n{printed}"
+        )
+
+    def _where(self, line: int) -> str:
+        return f"{name_of(self._path)}:{line}"
+
+
+def commands_of(block: Block) -> Iterator[tuple[int, str, str]]:
+    """Each command of a console block, the line it is on, and the output that is shown."""
+    line, command, output = 0, "", ""
+    for number, text in enumerate(block.text.splitlines(), block.line + 1):
+        if text.startswith("$ "):
+            if command:
+                yield line, command, output
+            line, command, output = number, text[2:], ""
+        elif text.startswith("> ") and command and not output:
+            command += "\n" + text[2:]
+        else:
+            assert command, f"line {number} shows an output before any command"
+            output += text + "\n"
+    yield line, command, output
+
+
+def matches(printed: str, expected: str) -> bool:
+    """Whether a text is the expected one, where ``...`` stands for anything."""
+    parts = (re.escape(part) for part in _tidy(expected).split("..."))
+    return re.fullmatch(".*".join(parts), _tidy(printed), re.DOTALL) is not None
+
+
+def _tidy(text: str) -> str:
+    """Without spaces at the ends of lines, which an editor may remove, and of the text."""
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the commands that a user has: those of the source tree."""
+    directory = tmp_path_factory.mktemp("commands")
+    for name, arguments in (("python", ""), ("stratalog", " -m stratalog")):
+        script = directory / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
+        script.chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize("path", TRIED, ids=name_of)
+def test_what_the_documentation_shows_is_what_happens(
+    path: Path, tmp_path: Path, commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with asyncio.Runner() as runner:
+        page = Page(path, tmp_path, commands, runner)
+        for block in blocks_of(path):
+            if block.no_run is None:
+                page.try_block(block)
+
+
+@pytest.mark.parametrize("path", TRIED, ids=name_of)
+def test_only_what_needs_a_cloud_account_is_not_run(path: Path) -> None:
+    skipped = [block for block in blocks_of(path) if block.no_run is not None]
+    for block in skipped:
+        assert re.search(r"(s3|gs|az)://", block.text), f"{name_of(path)}:{block.line}"
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [
+        ("a\nb\n", "a\nb\n", True),
+        ("a\nb\n", "a\n", False),
+        ("a  \nb\n", "a\nb", True),
+        ("took 12 ms\n", "took ... ms\n", True),
+        ("took 12 s\n", "took ... ms\n", False),
+        ("a\nb\nc\n", "a\n...\nc\n", True),
+        ("a.c\n", "abc\n", False),
+    ],
+)
+def test_an_output_is_compared_exactly_but_for_what_is_left_out(
+    printed: str, expected: str, same: bool
+) -> None:
+    assert matches(printed, expected) is same
+
+
+def test_a_console_block_is_cut_into_commands_and_their_outputs() -> None:
+    block = Block("console", "$ one\n$ two \\\n> more\nout\nput\n", line=10)
+    assert list(commands_of(block)) == [(11, "one", ""), (12, "two \\\nmore", "out\nput\n")]
