@@ -33,7 +33,7 @@ from stratalog.store.metered import MeteredStore, StoreStats
 
 RECORDS = 1_000_000
 APPENDERS = 1_000
-BURST = 10
+BURST = 20
 BODY_BYTES = 100
 
 

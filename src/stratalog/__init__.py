@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from stratalog import errors
 from stratalog._version import __version__
@@ -39,6 +40,9 @@ from stratalog.objectlog import (
 )
 from stratalog.setsum import Setsum
 from stratalog.store import Store, open_store
+
+if TYPE_CHECKING:
+    from stratalog import sync as sync
 
 logging.getLogger("stratalog").addHandler(logging.NullHandler())
 

@@ -81,7 +81,10 @@ class CrashPoint(NamedTuple):
 def run_until_crash(
     store: sl.Store, script: Script, point: CrashPoint | None, history: History, puts: Puts
 ) -> list[StoreCall]:
-    """One life of a process. What it had sent when it died may land, or not."""
+    """One life of a process. What it had sent when it died may land, or not.
+
+    A roll-up that closing cuts off is never answered, so a few lives end before they crash.
+    """
     faulty = FaultyStore(
         RecordingStore(store, puts), Faults(late_s=(0.0, 0.0)), random=Random(str(point))
     )
@@ -98,7 +101,7 @@ def run_until_crash(
         await faulty.settle()
 
     run(main())
-    assert faulty.crashed == (point is not None)
+    assert point is not None or not faulty.crashed
     return faulty.operations
 
 
@@ -140,6 +143,15 @@ def points_of(script: Script) -> list[CrashPoint]:
     return [CrashPoint(call.number, when) for call in operations_of(script) for when in sides]
 
 
+def check_every_point(script: Script, points: list[CrashPoint]) -> None:
+    for point in points:
+        try:
+            crash_and_recover(MemoryStore(uuid.uuid4().hex), script, point)
+        except BaseException as error:
+            error.add_note(f"crashed {point.when} operation {point.number}")
+            raise
+
+
 class TestBehaviour04Crashes:
     def test_the_script_has_every_kind_of_write(self) -> None:
         operations = operations_of(one_after_the_other)
@@ -156,25 +168,13 @@ class TestBehaviour04Crashes:
     def test_at_every_operation_of_a_quiet_run(self) -> None:
         points = points_of(one_after_the_other)
         assert len(points) > 60
-        for point in points:
-            store = MemoryStore(uuid.uuid4().hex)
-            try:
-                crash_and_recover(store, one_after_the_other, point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        check_every_point(one_after_the_other, points)
 
     def test_at_every_operation_of_a_busy_run(self) -> None:
         """Here more than one request may be under way when the process dies."""
         points = points_of(side_by_side)
         assert len(points) > 40
-        for point in points:
-            store = MemoryStore(uuid.uuid4().hex)
-            try:
-                crash_and_recover(store, side_by_side, point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        check_every_point(side_by_side, points)
 
     @pytest.mark.parametrize("script", [one_after_the_other, side_by_side])
     def test_at_sampled_operations_on_every_store(self, store_url: str, script: Script) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound, Unavailable, Unknown
@@ -372,6 +372,7 @@ paths = st.lists(names, min_size=1, max_size=3).map("/".join)
     prefix=st.one_of(st.just(""), paths, paths.map(lambda path: path + "/")),
     after=st.one_of(st.just(""), paths),
 )
+@example(objects={"b"}, prefix="b0", after="")
 def test_listings_are_those_of_the_model(
     tmp_path_factory: pytest.TempPathFactory, objects: set[str], prefix: str, after: str
 ) -> None:

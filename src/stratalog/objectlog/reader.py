@@ -82,7 +82,7 @@ class LogReader:
 
     def __reduce__(self) -> NoReturn:
         raise unsendable(
-            self, "Pickle a stratalog.sync.LogReader, or send the URL and open it there."
+            self, "Pickle a stratalog.sync.LogReader, or send the URL."
         )
 
     @property

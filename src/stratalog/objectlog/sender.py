@@ -131,8 +131,10 @@ class Sender:
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     async def close(self) -> None:
-        """Stop all tasks. What is not settled by now did not happen."""
+        """Stop all tasks. What is being linked right now is unknown; the rest did not happen."""
         if self.stopped is None and not self.idle:
+            linking = [self._units[number] for number in range(self._committing)]
+            self._fail(self._take(linking), Unknown("the writer was closed while linking"))
             self._stop(NotHappened("the writer was closed before the append was linked"))
         tasks = [task for task in (self._work, self._refusing) if task is not None]
         await _cancel(tasks)

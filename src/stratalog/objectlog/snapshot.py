@@ -74,15 +74,15 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     def check(self, pointer: SnapshotPointer) -> None:
         """Refuse a node that is not what its pointer promises."""
-        children = self.entries
-        check_adjacent(children, self.path)
+        path, children = pointer.path, self.entries
+        check_adjacent(children, path)
         if not children:
-            raise Corrupt(f"{self.path} has no children", path=self.path)
+            raise Corrupt(f"{path} has no children", path=path)
         total = Setsum.total(child.setsum for child in children)
         if not total == self.setsum == pointer.setsum:
             raise Corrupt(
-                f"{self.path} does not add up to its setsum",
-                path=self.path,
+                f"{path} does not add up to its setsum",
+                path=path,
                 expected=pointer.setsum.hexdigest(),
                 actual=total.hexdigest(),
             )
@@ -90,13 +90,13 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         promised = (pointer.start.offset, pointer.limit.offset)
         if found != promised:
             raise Corrupt(
-                f"{self.path} spans other offsets than its pointer",
-                path=self.path,
+                f"{path} spans other offsets than its pointer",
+                path=path,
                 expected=promised,
                 actual=found,
             )
         if self.depth > pointer.depth or any(child.depth >= self.depth for child in self.snapshots):
-            raise Corrupt(f"{self.path} is deeper than its pointer allows", path=self.path)
+            raise Corrupt(f"{path} is deeper than its pointer allows", path=path)
 
 
 def snapshot_path(setsum: Setsum, incarnation: str, upload: int) -> str:

@@ -77,7 +77,7 @@ class LogWriter:
         options: WriterOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Opening[LogWriter]:
-        """Open a log for appending, with one read. ``NotFound`` if there is none and not ``create``.
+        """Open a log for appending, with one read. ``NotFound`` if there is none, or ``create`` it.
 
         ``writer`` is a name for people, stored in the manifest. Any number of writers may be open;
         at most one of them wins each position.
@@ -162,9 +162,8 @@ class LogWriter:
 
     async def close(self) -> None:
         """Settle what was submitted, then stop. Further appends raise ``Closed``."""
-        if not self._closed:
-            self._closed = True
-            await self._sender.wait_until_idle()
+        self._closed = True
+        await self._sender.wait_until_idle()
         await self._sender.close()
         await self._committer.close()
 

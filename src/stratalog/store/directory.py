@@ -329,7 +329,7 @@ class DirectoryStore:
 
     def _walk_directory(self, base: str, prefix: str, after: str) -> Iterator[Listed]:
         for key, size in self._rows(base):
-            if not (key.startswith(prefix) or prefix.startswith(key)):
+            if not key.startswith(prefix):
                 continue
             if size is None:
                 if key > after or after.startswith(key):

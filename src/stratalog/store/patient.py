@@ -22,35 +22,35 @@ class PatientStore:
     """The same store, whose reads are repeated for up to ``timeout_s``."""
 
     def __init__(self, store: Store, runtime: Runtime, timeout_s: float) -> None:
-        self._store = store
+        self.inner = store
         self._runtime = runtime
         self._timeout_s = timeout_s
 
     @property
     def url(self) -> str:
-        return self._store.url
+        return self.inner.url
 
     async def get(self, path: str) -> Blob:
-        return await self._repeat(lambda: self._store.get(path))
+        return await self._repeat(lambda: self.inner.get(path))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
-        return await self._repeat(lambda: self._store.get_range(path, start, length))
+        return await self._repeat(lambda: self.inner.get_range(path, start, length))
 
     async def head(self, path: str) -> Head:
-        return await self._repeat(lambda: self._store.head(path))
+        return await self._repeat(lambda: self.inner.head(path))
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
-        return await self._store.put_if_absent(path, data)
+        return await self.inner.put_if_absent(path, data)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-        return await self._store.put_if_match(path, data, etag)
+        return await self.inner.put_if_match(path, data, etag)
 
     async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
         """Goes on after the last row that was given."""
         patience: Patience | None = None
         while True:
             try:
-                async for row in self._store.list(prefix, after):
+                async for row in self.inner.list(prefix, after):
                     after = row.path
                     yield row
                 return
@@ -60,7 +60,7 @@ class PatientStore:
                     raise
 
     async def delete_many(self, paths: Sequence[str]) -> None:
-        await self._store.delete_many(paths)
+        await self.inner.delete_many(paths)
 
     async def _repeat(self, read: Callable[[], Awaitable[T]]) -> T:
         try:

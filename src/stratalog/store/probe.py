@@ -28,6 +28,7 @@ from stratalog.errors import (
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Patience
 from stratalog.store.metered import MeteredStore
+from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store
 
@@ -109,6 +110,6 @@ def _broken(store: Store, promise: str) -> Invalid:
 
 def _identity(store: Store) -> tuple[type[Store], str]:
     """A promise is the bucket's, not that of one prefix in it."""
-    while isinstance(store, PrefixedStore | MeteredStore):
+    while isinstance(store, PrefixedStore | MeteredStore | PatientStore):
         store = store.inner
     return type(store), store.url

@@ -78,11 +78,20 @@ class LoopThread:
 
     def call(self, work: Callable[[], T]) -> T:
         """Run a plain function in the loop's thread, and wait for it."""
+        future: Future[T] = Future()
 
-        async def called() -> T:
-            return work()
+        def called() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that called
+                future.set_exception(error)
 
-        return self.run(called)
+        self.check()
+        try:
+            self._loop.call_soon_threadsafe(called)
+        except RuntimeError:
+            raise _ending() from None
+        return future.result()
 
     def relay(self, start: Callable[[], Awaitable[T]]) -> Future[T]:
         """Call ``start`` now, and give a future for what it promises.
@@ -151,13 +160,17 @@ class LoopThread:
         loop = self._loop
         try:
             loop.run_forever()
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(_wind_down())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+
+async def _wind_down() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 _current: LoopThread | None = None

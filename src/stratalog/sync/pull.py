@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from typing import TypeVar
 
+from stratalog.errors import StratalogError
 from stratalog.sync.loop_thread import LoopThread
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ class Pull(Iterator[T]):
         self._turn = asyncio.Lock()
         self._task: asyncio.Task[object] | None = None
         self._pulled: deque[T] = deque()
-        self._failure: Exception | None = None
+        self._failure: StratalogError | None = None
         self._exhausted = False
         self._closed = False
 
@@ -75,7 +76,7 @@ class Pull(Iterator[T]):
                 self._exhausted = True
                 if not self._closed:
                     raise
-            except Exception as error:
+            except StratalogError as error:
                 # Raised by `next`, after the items that came before it.
                 self._failure, self._exhausted = error, True
             finally:

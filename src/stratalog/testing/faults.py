@@ -19,6 +19,7 @@ For deletions ``put_error``, ``lost_answer``, ``late_landing`` and ``duplicate``
 handle raises ``Crashed`` and has no effect; a request that was already travelling may still land,
 as one whose caller was cancelled may (``abandoned_lands``). ``operations`` lists what was asked,
 so that a test can count the operations of a run and then crash another run at each of them.
+``faults`` may be replaced while it runs: ``store.faults = Faults()`` heals it.
 
 It works on any event loop: under ``SimulatedLoop`` its delays are virtual, elsewhere real.
 """

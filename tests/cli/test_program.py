@@ -1,0 +1,240 @@
+"""The program as a whole: exit codes, errors, secrets, help, version, terminals, weight."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import stratalog
+from cli.calls import PROGRAM, TIMEOUT_S, call, new_log, new_url, start
+from stratalog import errors, objectlog
+from stratalog.cli.exits import EXITS, exit_code
+
+CODES = {
+    "not-happened": 5,
+    "conflict": 5,
+    "fenced": 6,
+    "sealed": 7,
+    "full": 8,
+    "unknown": 9,
+    "trimmed": 10,
+    "unavailable": 11,
+    "not-found": 3,
+    "exists": 4,
+    "denied": 12,
+    "closed": 14,
+    "corrupt": 13,
+    "invalid": 2,
+}
+
+
+def _all_errors() -> list[errors.StratalogError]:
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.StratalogError)
+    ]
+    return [
+        errors.Trimmed("it failed", first_offset=7) if cls is errors.Trimmed else cls("it failed")
+        for cls in classes
+        if cls is not errors.StratalogError
+    ]
+
+
+def _failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(objectlog, "create_log", fail)
+
+
+def test_every_kind_of_error_has_its_exit_code() -> None:
+    assert {error.kind: exit_code(error) for error in _all_errors()} == CODES
+    assert len({each.code for each in EXITS}) == len(EXITS)
+
+
+@pytest.mark.parametrize("error", _all_errors(), ids=lambda error: str(error.kind))
+def test_an_error_is_told_to_people_and_to_programs(
+    error: errors.StratalogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _failing(monkeypatch, error)
+    code = CODES[error.kind]
+    for_people = call("init", new_url(), code=code)
+    assert for_people.stdout == ""
+    assert for_people.stderr.startswith("error: it failed\nnext: ")
+    for_programs = call("init", new_url(), "--json", code=code)
+    assert for_programs.stdout == ""
+    told = json.loads(for_programs.stderr)
+    assert (told["kind"], told["message"], told["exit_code"]) == (error.kind, "it failed", code)
+    assert told["hint"] in for_people.stderr
+
+
+def test_a_defect_shows_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    _failing(monkeypatch, ZeroDivisionError("oops, token=hunter2"))
+    result = call("init", new_url(), code=1)
+    assert "Traceback" in result.stderr
+    assert "ZeroDivisionError: oops" in result.stderr
+    assert "Please report it" in result.stderr
+    told = json.loads(call("init", new_url(), "--json", code=1).stderr)
+    assert told["kind"] == "defect"
+    assert "Traceback" in told["traceback"]
+    assert "hunter2" not in result.output + str(told)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["no-such-command"],
+        ["init"],
+        ["init", "x", "y"],
+        ["read", "x", "--nonsense"],
+        ["--nonsense"],
+    ],
+)
+def test_a_wrong_call_is_told_with_where_to_look(args: list[str]) -> None:
+    result = call(*args, code=2)
+    assert result.stderr.startswith("error: ")
+    assert "--help`" in result.stderr
+    told = json.loads(call(*args, "--json", code=2).stderr)
+    assert (told["kind"], told["exit_code"]) == ("invalid", 2)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIAABCDEFGHIJKLMNOP:hunter2@bucket/log",
+        "ftp://me:hunter2@host/log",
+        "s3://bucket/log?secret_access_key=hunter2",
+        "nonsense://host/log?sig=hunter2",
+    ],
+)
+@pytest.mark.parametrize("command", [["init"], ["info"], ["doctor"], ["cursor", "list"]])
+def test_secrets_are_never_shown(command: list[str], url: str) -> None:
+    for extra in ([], ["--json"], ["-v"]):
+        assert "hunter2" not in call(*command, url, *extra, code=2).output
+
+
+def test_what_is_logged_goes_to_standard_error_without_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def create(*_: object, **__: object) -> None:
+        logging.getLogger("stratalog.test").debug("asked with password=%s", "hunter2")
+
+    monkeypatch.setattr(objectlog, "create_log", create)
+    assert call("init", new_url()).stderr == ""
+    loud = call("init", new_url(), "-v")
+    assert "DEBUG stratalog.test: asked with password=***" in loud.stderr
+    assert "asked" not in loud.stdout
+    assert logging.getLogger("stratalog").level == logging.NOTSET
+
+
+def test_a_warning_is_one_line_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def create(*_: object, **__: object) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("the locks may not hold", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(objectlog, "create_log", create)
+    assert call("init", new_url()).stderr == "warning: the locks may not hold\n"
+
+
+def test_help_teaches() -> None:
+    top = call("--help").stdout
+    for each in EXITS:
+        assert each.meaning in top
+    commands = ["init", "append", "read", "follow", "info", "doctor"]
+    commands += [f"cursor {name}" for name in ("list", "create", "move", "delete")]
+    for command in commands:
+        text = call(*command.split(), "--help").stdout
+        assert f"stratalog {command} " in text.split("Example")[1], command
+        assert "--json" in text
+        assert "--verbose" in text
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    assert "Usage: stratalog" in call(code=2).output
+    assert "Usage: stratalog cursor" in call("cursor", code=2).output
+
+
+def test_the_shell_completes_commands() -> None:
+    environment = {
+        "_STRATALOG_COMPLETE": "complete_bash",
+        "COMP_WORDS": "stratalog ap",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        PROGRAM, env={**os.environ, **environment}, capture_output=True, check=False
+    )
+    assert done.stdout.split() == [b"append"]
+    assert "--install-completion" in call("--help").stdout
+
+
+def test_progress_is_shown_on_a_terminal_and_never_on_standard_output(tmp_path: Path) -> None:
+    url = str(tmp_path / "log")
+    (tmp_path / "input").write_bytes(b"x\n" * 100_000)
+    call("init", url)
+    terminal, inner = pty.openpty()
+    try:
+        with start("append", url, str(tmp_path / "input"), stderr=inner) as program:
+            out, _ = program.communicate(timeout=TIMEOUT_S)
+        shown = os.read(terminal, 100_000)
+        assert (program.returncode, out.count(b"\n")) == (0, 1)
+        assert out.startswith(b"appended 100,000 records")
+        assert b"appending" in shown
+    finally:
+        os.close(inner)
+        os.close(terminal)
+
+
+def _python(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_importing_the_library_stays_light() -> None:
+    heavy = ("typer", "rich", "obstore", "pyspark", "hypothesis", "pytest")
+    code = f"import sys, stratalog; print(*[name for name in {heavy} if name in sys.modules])"
+    assert _python(code) == []
+
+
+def test_the_commands_load_what_they_need_when_they_run() -> None:
+    heavy = ("rich", "obstore")
+    code = f"import sys, stratalog.cli.app; print(*[n for n in {heavy} if n in sys.modules])"
+    assert _python(code) == []
+
+
+def test_the_version_is_told_by_the_installed_program() -> None:
+    done = subprocess.run([*PROGRAM, "--version"], capture_output=True, check=True)
+    assert done.stdout.decode() == f"stratalog {stratalog.__version__}\n"
+
+
+def test_the_demo_shows_a_tree_and_what_it_cost_and_leaves_nothing(tmp_path: Path) -> None:
+    demo = Path(__file__).parents[2] / "scripts" / "demo.py"
+    done = subprocess.run(
+        [sys.executable, demo, "--records", "2000"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "offsets 1 to 2000" in done.stdout
+    assert "2000/2000" in done.stdout
+    for row in ("put_if_match requests", "bytes written", "records/s"):
+        assert row in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_log_of_one_command_is_seen_by_the_next() -> None:
+    url = new_log()
+    call("append", url, input=b"hello\n")
+    assert call("read", url).stdout == "hello\n"

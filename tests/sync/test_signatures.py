@@ -1,0 +1,146 @@
+"""The blocking twin has every public name of the async classes, with the same parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+import stratalog as sl
+from stratalog import sync
+
+PAIRS = [
+    (sl.LogWriter, sync.LogWriter),
+    (sl.LogReader, sync.LogReader),
+    (sl.CursorStore, sync.CursorStore),
+    (sl.Cursor, sync.Cursor),
+]
+
+
+def public_names(cls: type) -> list[str]:
+    return sorted(name for name in dir(cls) if not name.startswith("_"))
+
+
+def methods() -> Iterator[tuple[type, type, str]]:
+    for original, twin in PAIRS:
+        for name in public_names(original):
+            if callable(getattr(original, name)):
+                yield original, twin, name
+
+
+@pytest.mark.parametrize(("original", "twin"), PAIRS)
+def test_the_twin_has_exactly_the_public_names_of_the_original(original: type, twin: type) -> None:
+    assert public_names(twin) == public_names(original)
+
+
+@pytest.mark.parametrize(("original", "twin", "name"), list(methods()))
+def test_parameters_defaults_and_annotations_are_the_same(
+    original: type, twin: type, name: str
+) -> None:
+    of_original = inspect.signature(getattr(original, name))
+    of_twin = inspect.signature(getattr(twin, name))
+    assert list(of_twin.parameters.values()) == list(of_original.parameters.values())
+
+
+@pytest.mark.parametrize(("original", "twin", "name"), list(methods()))
+def test_return_annotations_differ_only_by_what_is_awaited(
+    original: type, twin: type, name: str
+) -> None:
+    before = inspect.signature(getattr(original, name)).return_annotation
+    after = inspect.signature(getattr(twin, name)).return_annotation
+    if name == "open":
+        assert after is twin
+    elif before.startswith("AsyncGenerator["):
+        assert issubclass(after.__origin__, Iterator)
+    elif before.startswith("Awaitable["):
+        assert after.__origin__ is Future
+    else:
+        assert after == before
+
+
+@pytest.mark.parametrize(("original", "twin", "name"), list(methods()))
+def test_the_words_of_the_original_are_kept_and_no_twin_method_is_a_coroutine(
+    original: type, twin: type, name: str
+) -> None:
+    assert inspect.getdoc(getattr(twin, name)) == inspect.getdoc(getattr(original, name))
+    assert not inspect.iscoroutinefunction(getattr(twin, name))
+    assert not inspect.isasyncgenfunction(getattr(twin, name))
+
+
+def test_the_constructor_of_the_cursor_store_is_the_same() -> None:
+    assert inspect.signature(sync.CursorStore) == inspect.signature(sl.CursorStore)
+
+
+def test_create_log_has_the_same_parameters() -> None:
+    assert inspect.signature(sync.create_log) == inspect.signature(sl.create_log)
+    assert asyncio.iscoroutinefunction(sl.create_log)
+    assert not asyncio.iscoroutinefunction(sync.create_log)
+
+
+SNIPPET = '''
+import stratalog as sl
+
+with sl.sync.LogWriter.open("x", create=True, options=sl.WriterOptions()) as log:
+    reveal_type(log)
+    reveal_type(log.append(b"one", expected_offset=1))
+    reveal_type(log.append_many([b"one"]))
+    reveal_type(log.submit(b"one"))
+    reveal_type(log.manifest)
+    log.append("text")
+    log.append(b"one", offset=1)
+    log.open("x", no=1)
+
+reader = sl.sync.LogReader.open("x")
+reveal_type(reader.scan(from_offset=1, limits=sl.Limits()))
+reveal_type(next(reader.records(from_offset=1)))
+reader.batches(from_offset="1")
+cursors = sl.sync.CursorStore("x")
+reveal_type(cursors.create("name", 1).move(2))
+reveal_type(cursors.list())
+reveal_type(sl.sync.create_log)
+'''
+
+REVEALED = """
+stratalog.sync.LogWriter
+stratalog.objectlog.position.LogPosition
+stratalog.objectlog.position.Span
+concurrent.futures._base.Future[stratalog.objectlog.position.LogPosition]
+stratalog.objectlog.manifest.Manifest
+list[stratalog.objectlog.fragment.Fragment]
+stratalog.objectlog.reader.Record
+stratalog.sync.Cursor
+list[stratalog.sync.Cursor]
+def (url: str | os.PathLike[str] | stratalog.store.protocol.Store, *, exist_ok: bool =, \
+writer: str =, runtime: stratalog.runtime.Runtime =)
+"""
+
+
+@pytest.mark.slow
+def test_a_strict_type_checker_sees_exact_types_and_refuses_wrong_calls(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(SNIPPET)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", str(root / "pyproject.toml")]
+        + ["--cache-dir", str(tmp_path / "cache"), str(snippet)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=240,
+    )
+    assert re.findall(r'Revealed type is "(.*)"', checked.stdout) == REVEALED.split("\n")[1:-1]
+    wrong = re.findall(r"snippet\.py:(\d+): error", checked.stdout)
+    lines = [SNIPPET.split("\n")[int(number) - 1].strip() for number in wrong]
+    assert lines == [
+        'log.append("text")',
+        'log.append(b"one", offset=1)',
+        'log.open("x", no=1)',
+        'reader.batches(from_offset="1")',
+    ], checked.stdout
