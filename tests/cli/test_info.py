@@ -83,7 +83,7 @@ def test_the_tree_is_bounded_and_says_how_much_it_leaves_out() -> None:
     whole = call("info", url, "--tree", "--all").stdout
     assert "more" in bounded
     assert "…" in bounded
-    assert len(bounded.splitlines()) < 70 < len(whole.splitlines())
+    assert len(bounded.splitlines()) < 150 < 300 < len(whole.splitlines())
     for picture in (bounded, whole):
         assert "fragment 1 " in picture
         assert "fragment 300 " in picture

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.markdown_files import Block, blocks_of, executed_files, name_of
+from docs.markdown_files import ROOT, Block, blocks_of, executed_files, name_of
 
 COMMAND_S_MAX = 120
 TRIED = [path for path in executed_files() if blocks_of(path)]
@@ -44,6 +44,7 @@ class Page:
             **os.environ,
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "NO_COLOR": "1",
+            "PYTHONPATH": str(ROOT / "src"),
             "PYTHONWARNINGS": "error",
             "TERM": "dumb",
         }

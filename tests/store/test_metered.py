@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.errors import Exists
+from stratalog.meter import Meter, bucket_of, middle_s
 from stratalog.store import MemoryStore
-from stratalog.store.metered import MeteredStore, StoreStats, _bucket, _Meter, _middle_s
+from stratalog.store.metered import MeteredStore, StoreStats
 
 
 def test_requests_and_bytes_are_counted_by_operation() -> None:
@@ -47,14 +48,14 @@ def test_requests_and_bytes_are_counted_by_operation() -> None:
 
 @given(st.floats(min_value=0, max_value=100))
 def test_a_bucket_holds_its_latency_within_a_fifth(elapsed_s: float) -> None:
-    assert abs(_middle_s(_bucket(elapsed_s)) - elapsed_s) <= 0.2 * elapsed_s + 1e-6
+    assert abs(middle_s(bucket_of(elapsed_s)) - elapsed_s) <= 0.2 * elapsed_s + 1e-6
 
 
 def test_percentiles_follow_the_distribution() -> None:
-    meter = _Meter()
+    meter = Meter()
     for index in range(1000):
         meter.add(0.001 if index < 980 else 0.1, 0, failed=False)
-    stats = meter.stats()
+    stats = meter.timing()
     assert stats.p50_s == pytest.approx(0.001, rel=0.2)
     assert stats.p99_s == pytest.approx(0.1, rel=0.2)
     assert (stats.min_s, stats.max_s, stats.count) == (0.001, 0.1, 1000)

@@ -69,8 +69,6 @@ class Program(TyperGroup):
             output.show_error(error.kind, str(error), error.hint, code, as_json, _facts(error))
         except typer.TyperException as error:
             code = _show_usage_error(error, as_json)
-        except typer.Abort:
-            code = exits.INTERRUPTED
         except OSError as error:
             code = exits.DEFECT
             hint = "Check the disk and the descriptors of this machine, then try again."

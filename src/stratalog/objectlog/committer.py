@@ -91,7 +91,7 @@ class Committer:
         self._runtime = runtime
         self._counters = counters
         self._reads = PatientStore(store, runtime, options.timeout_s)
-        self._tree = Tree(self._reads, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._reads, ByteCache(SNAPSHOT_CACHE_BYTES), counters.snapshot_reads)
         self._etag = etag
         self._wins_in_a_row = 0
         self._round_trip_s = 0.0
@@ -162,7 +162,7 @@ class Committer:
             self._counters.manifest_conflicts += 1
             self._wins_in_a_row = 0
             return await self._after_refusal(settled.current, fragments)
-        self._counters.manifests.observe(took_s, len(data))
+        self._counters.manifests.add(took_s, len(data))
         self._round_trip_s += (took_s - self._round_trip_s) / 4
         self._etag = settled.etag
         self.manifest = candidate if settled.newer is None else decode_manifest(settled.newer.data)
@@ -254,6 +254,8 @@ class Committer:
         path = names.snapshot(draft.setsum)
         snapshot = make_snapshot(children, plan.depth, path, self._writer)
         data = snapshot.to_json()
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
         await put_once(
             self._store,
             lambda: path,
@@ -261,7 +263,7 @@ class Committer:
             Patience(self._runtime, self._options.timeout_s),
         )
         self._tree.remember(snapshot, len(data))
-        self._counters.snapshots.observe(0.0, len(data))
+        self._counters.snapshots.add(loop.time() - started_s, len(data))
         return Rollup(snapshot.pointer(), replaced, epoch)
 
     async def _host(self, plan: RollupPlan) -> Snapshot | None:
@@ -283,5 +285,5 @@ class Committer:
             return
         self._wins_in_a_row = 0
         self._counters.pauses_for_others += 1
-        upload_s = self._counters.fragments.mean_s
+        upload_s = self._counters.fragments.timing().mean_s
         await asyncio.sleep(min(2 * (upload_s + 2 * self._round_trip_s), ROOM_S_MAX))

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
+from stratalog.meter import Timing
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
 from stratalog.objectlog.manifest import FIRST_OFFSET, Manifest, load_manifest
@@ -26,7 +27,7 @@ from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.snapshot import Snapshot
-from stratalog.objectlog.stats import ReaderCounters, Timing, summarise
+from stratalog.objectlog.stats import ReaderCounters, summarise
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -60,7 +61,7 @@ class LogReader:
         self._counters = ReaderCounters()
         self._batches: ByteCache[pa.RecordBatch] = ByteCache(options.cache_bytes // 2)
         self._snapshots: ByteCache[Snapshot] = ByteCache(options.cache_bytes // 2)
-        self._tree = Tree(store, self._snapshots)
+        self._tree = Tree(store, self._snapshots, self._counters.snapshots)
         self._closed = False
 
     @classmethod
@@ -81,9 +82,7 @@ class LogReader:
         return Opening(start)
 
     def __reduce__(self) -> NoReturn:
-        raise unsendable(
-            self, "Pickle a stratalog.sync.LogReader, or send the URL."
-        )
+        raise unsendable(self, "Pickle a stratalog.sync.LogReader, or send the URL.")
 
     @property
     def manifest(self) -> Manifest:
@@ -112,7 +111,7 @@ class LogReader:
         self._check_open()
         started_s = asyncio.get_running_loop().time()
         self._manifest, self._etag = await load_manifest(self._store)
-        self._counters.manifests.observe(asyncio.get_running_loop().time() - started_s)
+        self._counters.manifests.add(asyncio.get_running_loop().time() - started_s)
         return self._manifest
 
     async def scan(
@@ -305,7 +304,7 @@ class LogReader:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         blob = await self._store.get(fragment.path)
-        self._counters.fragments.observe(loop.time() - started_s, len(blob.data))
+        self._counters.fragments.add(loop.time() - started_s, len(blob.data))
         verify = self._options.verify
         if fragment.num_bytes <= DECODE_INLINE_BYTES_MAX:
             return decode_fragment(blob.data, fragment, verify=verify)

@@ -275,7 +275,7 @@ class Sender:
             encoded.data,
             Patience(self._runtime, self._options.timeout_s),
         )
-        self._counters.fragments.observe(loop.time() - started_s, len(encoded.data))
+        self._counters.fragments.add(loop.time() - started_s, len(encoded.data))
         limit_offset = draft.first_offset + len(draft.bodies)
         fragment = Fragment(
             path=path,
@@ -386,7 +386,7 @@ class Sender:
         now_s = asyncio.get_running_loop().time()
         for submissions, unit in [(self._take([unit]), unit) for unit in group]:
             offset, timestamp_us = unit.drafts[0].first_offset, unit.timestamp_us
-            self._counters.appends.observe(now_s - submissions[0].called_s)
+            self._counters.appends.add(now_s - submissions[0].called_s)
             for submission in submissions:
                 submission.succeed(offset, timestamp_us)
                 offset += len(submission.bodies)

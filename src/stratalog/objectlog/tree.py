@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
+from stratalog.meter import Meter
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import Manifest
@@ -45,16 +46,22 @@ class Window:
 class Tree:
     """Reads the nodes of one log."""
 
-    def __init__(self, store: Store, cache: ByteCache[Snapshot]) -> None:
+    def __init__(
+        self, store: Store, cache: ByteCache[Snapshot], meter: Meter | None = None
+    ) -> None:
         self._store = store
         self._cache = cache
+        self._meter = meter or Meter()
 
     async def snapshot(self, pointer: SnapshotPointer) -> Snapshot:
         """The node behind a pointer. ``NotFound`` if it is gone, ``Corrupt`` if it is another."""
         known = self._cache.get(pointer.path)
         if known is not None:
             return known
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
         blob = await self._store.get(pointer.path)
+        self._meter.add(loop.time() - started_s, len(blob.data))
         snapshot = Snapshot.from_json(blob.data, pointer.path)
         snapshot.check(pointer)
         self.remember(snapshot, len(blob.data))

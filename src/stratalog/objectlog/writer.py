@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import NoReturn, cast
 
 from stratalog.errors import Closed, Full, Invalid
+from stratalog.meter import Timing
 from stratalog.objectlog.accumulator import Accumulator, Result, Submission
 from stratalog.objectlog.committer import Committer
 from stratalog.objectlog.creation import load_or_create
@@ -26,7 +27,7 @@ from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.position import LogPosition, Span
 from stratalog.objectlog.sender import Sender
-from stratalog.objectlog.stats import Timing, WriterCounters, summarise
+from stratalog.objectlog.stats import WriterCounters, summarise
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore

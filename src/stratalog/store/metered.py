@@ -1,7 +1,6 @@
 """What a store was asked for and how long it took: requests, bytes and latencies by operation.
 
-Measuring costs a few additions for each request. Latencies go into a histogram with four steps
-to each doubling, so percentiles are right within a fifth, however many requests there were.
+Measuring costs a few additions for each request.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from stratalog.meter import Meter, Timing
 from stratalog.store.protocol import Blob, Head, Listed, Store
 
 T = TypeVar("T")
@@ -24,28 +24,13 @@ OPERATIONS = (
     "list",
     "delete_many",
 )
-_BUCKETS = 160
-
-
-@dataclass(frozen=True, slots=True)
-class OperationStats:
-    """One kind of request. ``failed`` counts those that raised, refusals included."""
-
-    count: int = 0
-    failed: int = 0
-    bytes: int = 0
-    total_s: float = 0.0
-    min_s: float = 0.0
-    max_s: float = 0.0
-    p50_s: float = 0.0
-    p99_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
     """A snapshot. A listing counts as one request, and its rows as nothing."""
 
-    operations: dict[str, OperationStats] = field(default_factory=dict)
+    operations: dict[str, Timing] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -60,72 +45,19 @@ class StoreStats:
         return self.operations["put_if_absent"].bytes + self.operations["put_if_match"].bytes
 
 
-class _Meter:
-    __slots__ = ("buckets", "bytes", "count", "failed", "max_s", "min_s", "total_s")
-
-    def __init__(self) -> None:
-        self.count = self.failed = self.bytes = 0
-        self.total_s = self.max_s = 0.0
-        self.min_s = float("inf")
-        self.buckets = [0] * _BUCKETS
-
-    def add(self, elapsed_s: float, size: int, *, failed: bool) -> None:
-        self.count += 1
-        self.failed += failed
-        self.bytes += size
-        self.total_s += elapsed_s
-        self.min_s = min(self.min_s, elapsed_s)
-        self.max_s = max(self.max_s, elapsed_s)
-        self.buckets[_bucket(elapsed_s)] += 1
-
-    def percentile_s(self, fraction: float) -> float:
-        remaining = fraction * self.count
-        for index, count in enumerate(self.buckets):
-            remaining -= count
-            if count and remaining <= 0:
-                return min(max(_middle_s(index), self.min_s), self.max_s)
-        return self.max_s
-
-    def stats(self) -> OperationStats:
-        if not self.count:
-            return OperationStats()
-        return OperationStats(
-            self.count,
-            self.failed,
-            self.bytes,
-            self.total_s,
-            self.min_s,
-            self.max_s,
-            self.percentile_s(0.5),
-            self.percentile_s(0.99),
-        )
-
-
-def _bucket(elapsed_s: float) -> int:
-    """Microseconds on a logarithmic scale: their magnitude, then the two bits that follow it."""
-    quarters = max(0, int(elapsed_s * 1e6)) * 4 + 4
-    magnitude = quarters.bit_length() - 3
-    return min(_BUCKETS - 1, magnitude * 4 + (quarters >> magnitude) - 4)
-
-
-def _middle_s(bucket: int) -> float:
-    magnitude, step = divmod(bucket, 4)
-    return ((step + 4.5) * (1 << magnitude) - 4) / 4e6
-
-
 class MeteredStore:
     """The same store, with ``stats()``."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
-        self._meters = {name: _Meter() for name in OPERATIONS}
+        self._meters = {name: Meter() for name in OPERATIONS}
 
     @property
     def url(self) -> str:
         return self.inner.url
 
     def stats(self) -> StoreStats:
-        return StoreStats({name: meter.stats() for name, meter in self._meters.items()})
+        return StoreStats({name: meter.timing() for name, meter in self._meters.items()})
 
     async def get(self, path: str) -> Blob:
         return await self._timed("get", self.inner.get(path), lambda blob: len(blob.data))
