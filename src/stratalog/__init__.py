@@ -10,51 +10,44 @@
             print(record.offset, record.body)
 
 ``stratalog.sync`` has the same names for code without an event loop.
+
+Names are loaded when they are first used: a program that only asks for the version, or for help,
+does not pay for Arrow.
 """
 
 from __future__ import annotations
 
 import logging
-from types import ModuleType
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stratalog import errors
 from stratalog._version import __version__
 from stratalog.errors import StratalogError
-from stratalog.objectlog import (
-    Cursor,
-    CursorStore,
-    Fragment,
-    Limits,
-    LogPosition,
-    LogReader,
-    LogWriter,
-    Manifest,
-    ReaderOptions,
-    Record,
-    Snapshot,
-    SnapshotPointer,
-    Span,
-    WriterOptions,
-    create_log,
-)
-from stratalog.setsum import Setsum
-from stratalog.store import Store, open_store
 
 if TYPE_CHECKING:
-    from stratalog import sync as sync
+    from stratalog import sync
+    from stratalog.objectlog import (
+        Cursor,
+        CursorStore,
+        Fragment,
+        Limits,
+        LogPosition,
+        LogReader,
+        LogWriter,
+        Manifest,
+        ReaderOptions,
+        Record,
+        Snapshot,
+        SnapshotPointer,
+        Span,
+        WriterOptions,
+        create_log,
+    )
+    from stratalog.setsum import Setsum
+    from stratalog.store import Store, open_store
 
 logging.getLogger("stratalog").addHandler(logging.NullHandler())
-
-
-def __getattr__(name: str) -> ModuleType:
-    """``stratalog.sync`` starts nothing until it is used, and is loaded only then."""
-    if name == "sync":
-        import importlib
-
-        return importlib.import_module("stratalog.sync")
-    raise AttributeError(f"module 'stratalog' has no attribute {name!r}")
-
 
 __all__ = [
     "Cursor",
@@ -78,4 +71,21 @@ __all__ = [
     "create_log",
     "errors",
     "open_store",
+    "sync",
 ]
+
+_HOMES = {"Setsum": "stratalog.setsum", "Store": "stratalog.store", "open_store": "stratalog.store"}
+
+
+def __getattr__(name: str) -> object:
+    if name == "sync":
+        return import_module("stratalog.sync")
+    if name not in __all__:
+        raise AttributeError(f"module 'stratalog' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES.get(name, "stratalog.objectlog")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

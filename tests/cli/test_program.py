@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import stratalog
-from cli.calls import PROGRAM, TIMEOUT_S, call, new_log, new_url, start
+from cli.calls import PROGRAM, TIMEOUT_S, call, new_url, start
 from stratalog import errors, objectlog
 from stratalog.cli.exits import EXITS, exit_code
 
@@ -234,7 +234,8 @@ def test_the_demo_shows_a_tree_and_what_it_cost_and_leaves_nothing(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_log_of_one_command_is_seen_by_the_next() -> None:
-    url = new_log()
-    call("append", url, input=b"hello\n")
-    assert call("read", url).stdout == "hello\n"
+def test_the_log_of_one_command_is_seen_by_the_next_on_every_store(store_url: str) -> None:
+    call("init", store_url)
+    call("append", store_url, input=b"hello\n")
+    assert call("read", store_url).stdout == "hello\n"
+    assert "fragment 1 " in call("info", store_url, "--tree").stdout

@@ -84,7 +84,7 @@ def test_create_log_has_the_same_parameters() -> None:
     assert not asyncio.iscoroutinefunction(sync.create_log)
 
 
-SNIPPET = '''
+SNIPPET = """
 import stratalog as sl
 
 with sl.sync.LogWriter.open("x", create=True, options=sl.WriterOptions()) as log:
@@ -105,7 +105,7 @@ cursors = sl.sync.CursorStore("x")
 reveal_type(cursors.create("name", 1).move(2))
 reveal_type(cursors.list())
 reveal_type(sl.sync.create_log)
-'''
+"""
 
 REVEALED = """
 stratalog.sync.LogWriter
@@ -128,11 +128,10 @@ def test_a_strict_type_checker_sees_exact_types_and_refuses_wrong_calls(tmp_path
     snippet = tmp_path / "snippet.py"
     snippet.write_text(SNIPPET)
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file", str(root / "pyproject.toml")]
-        + ["--cache-dir", str(tmp_path / "cache"), str(snippet)],
+        [sys.executable, "-m", "mypy", "--strict", str(snippet)],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=root,
         timeout=240,
     )
     assert re.findall(r'Revealed type is "(.*)"', checked.stdout) == REVEALED.split("\n")[1:-1]

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def tasks_of(thread: LoopThread) -> set[asyncio.Task[object]]:
     async def others() -> set[asyncio.Task[object]]:
         for _ in range(10):
             await asyncio.sleep(0)
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return asyncio.all_tasks() - {asyncio.current_task()}
 
     return thread.run(others)
 
@@ -101,7 +102,7 @@ def test_many_threads_use_one_writer_at_once(log: sync.LogWriter, url: str) -> N
     with ThreadPoolExecutor(16) as pool:
         offsets = list(pool.map(append, range(16)))
     assert all(each == sorted(each) for each in offsets)
-    assert sorted(sum(offsets, [])) == list(range(1, 321))
+    assert sorted(chain(*offsets)) == list(range(1, 321))
     with sync.LogReader.open(url) as reader:
         bodies = {record.body for record in reader.records()}
     assert len(bodies) == 320

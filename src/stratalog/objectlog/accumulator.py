@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from stratalog.errors import StratalogError
 from stratalog.objectlog.position import LogPosition, Span
@@ -105,6 +106,14 @@ class Accumulator:
     @property
     def head(self) -> Submission:
         return self._waiting[0]
+
+    @property
+    def first(self) -> Submission | None:
+        return self._waiting[0] if self._waiting else None
+
+    def leading_conditional(self) -> list[Submission]:
+        """The submissions at the front that expect an offset."""
+        return list(takewhile(lambda each: each.expected_offset is not None, self._waiting))
 
     @property
     def last(self) -> Submission | None:

@@ -150,7 +150,7 @@ class LogReader:
         try:
             batch = await self._read(fragment)
         except NotFound:
-            await self._look_again(fragment.path, fragment.start.offset)
+            await self._look_again(fragment.path, Window(fragment.start.offset), None)
             if fragment.path in [each.path for each in await self._at(fragment.start.offset)]:
                 raise _missing(fragment.path) from None
             raise NotFound(
@@ -212,17 +212,19 @@ class LogReader:
             async with aclosing(self.batches(next_offset)) as batches:
                 async for batch in batches:
                     next_offset = batch.column(0)[-1].as_py() + 1
-                    pause_s, news_s = self._options.poll_s_min, loop.time()
                     yield batch
+                    pause_s, news_s = self._options.poll_s_min, loop.time()
+            if next_offset >= self.tail:
+                await self.refresh()
             if next_offset < self.tail:
                 continue
-            if idle_timeout_s is not None and loop.time() - news_s >= idle_timeout_s:
-                return
-            known = self._etag
-            await self.refresh()
-            if self._etag == known:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 1.5, self._options.poll_s_max)
+            if idle_timeout_s is not None:
+                left_s = news_s + idle_timeout_s - loop.time()
+                if left_s <= 0:
+                    return
+                pause_s = min(pause_s, left_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, self._options.poll_s_max)
 
     async def to_arrow(
         self, from_offset: int = FIRST_OFFSET, to_offset: int | None = None
@@ -241,6 +243,7 @@ class LogReader:
         missing: str | None = None
         while True:
             self._check_start(window)
+            etag = self._etag
             try:
                 async with aclosing(self._tree.walk(self._manifest, window)) as fragments:
                     async for fragment in fragments:
@@ -248,7 +251,7 @@ class LogReader:
                         window = _after(window, fragment)
                 return
             except NotFound as error:
-                missing = await self._once_more(error, missing, window)
+                missing = await self._once_more(error, missing, window, etag)
 
     async def _fetch_ahead(
         self, window: Window
@@ -256,6 +259,7 @@ class LogReader:
         """Fragments with their records; looks again at what was replaced since it was found."""
         missing: str | None = None
         while True:
+            etag = self._etag
             try:
                 async with aclosing(self._fetch_in_parallel(window)) as pairs:
                     async for fragment, batch in pairs:
@@ -263,7 +267,7 @@ class LogReader:
                         window = _after(window, fragment)
                 return
             except NotFound as error:
-                missing = await self._once_more(error, missing, window)
+                missing = await self._once_more(error, missing, window, etag)
 
     async def _fetch_in_parallel(
         self, window: Window
@@ -312,24 +316,25 @@ class LogReader:
             lambda: decode_fragment(blob.data, fragment, verify=verify)
         )
 
-    async def _once_more(self, error: NotFound, missing: str | None, window: Window) -> str:
+    async def _once_more(
+        self, error: NotFound, missing: str | None, window: Window, etag: str
+    ) -> str:
         """Load the manifest because an object is gone; it is damage if it is gone twice."""
         path = error.path or "an object"
         if path == missing:
             raise _missing(path) from None
-        await self._look_again(path, window.from_offset)
+        await self._look_again(path, window, etag)
         return path
 
-    async def _look_again(self, path: str, offset: int) -> None:
-        """Load the manifest because an object is gone. Unchanged, it is damage."""
-        before = self._etag
+    async def _look_again(self, path: str, window: Window, etag: str | None) -> None:
+        """Load the manifest because an object is gone. If it is still version ``etag``: damage."""
         await self.refresh()
-        if self.first_offset > offset:
+        if window.from_timestamp_us is None and self.first_offset > window.from_offset:
             raise Trimmed(
                 f"the log starts at {self.first_offset} now; {path} was collected",
                 first_offset=self.first_offset,
             )
-        if self._etag == before:
+        if self._etag == etag:
             raise _missing(path)
 
     async def _at(self, offset: int) -> list[Fragment]:
@@ -357,12 +362,11 @@ def _beyond(value: int, limit: int | None) -> bool:
 
 
 def _after(window: Window, fragment: Fragment) -> Window:
-    return Window(
-        fragment.limit.offset,
-        window.to_offset,
-        window.from_timestamp_us,
-        window.to_timestamp_us,
-    )
+    """What is left. Once a time is reached it stays reached, so from there on the offset counts."""
+    from_us = window.from_timestamp_us
+    if from_us is not None and fragment.limit.timestamp_us >= from_us:
+        from_us = None
+    return Window(fragment.limit.offset, window.to_offset, from_us, window.to_timestamp_us)
 
 
 def _cut(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:

@@ -144,11 +144,11 @@ class Sender:
     def _dispatch(self) -> None:
         self._dispatch_scheduled = False
         while self.stopped is None and self._refusing is None and self._may_start():
-            submission = self._accumulator.head
-            expected = submission.expected_offset
+            expected = self._accumulator.head.expected_offset
             if expected is not None and expected != self._next_offset:
                 if not self._units:
-                    self._refusing = self._spawn(self._refuse(submission))
+                    waiting = self._accumulator.leading_conditional()
+                    self._refusing = self._spawn(self._refuse(waiting))
                 return
             unit = self._form_unit()
             self._units.append(unit)
@@ -450,8 +450,11 @@ class Sender:
             if not submission.watched and self.first_failure is None:
                 self.first_failure = error
 
-    async def _refuse(self, submission: Submission) -> None:
-        """A conditional append that does not fit: answered from what is linked, nothing else."""
+    async def _refuse(self, waiting: Sequence[Submission]) -> None:
+        """Conditional appends that do not fit: answered from what is linked, nothing else.
+
+        One read serves all that were called before it.
+        """
         error: StratalogError | None = None
         try:
             same_tail = await self._committer.refresh()
@@ -459,19 +462,16 @@ class Sender:
             error, same_tail = failure, True
         self._refusing = None
         tail = self._committer.manifest.tail.offset
-        fits_now = error is None and submission.expected_offset == tail
-        if not fits_now and self._accumulator and self._accumulator.head is submission:
+        for submission in waiting:
+            expected = submission.expected_offset
+            if self._accumulator.first is not submission or (error is None and expected == tail):
+                break
             self._accumulator.pop()
             self._counters.conditional_refusals += 1
-            self._fail(
-                [submission],
-                error
-                or Conflict(
-                    f"the log ends at {tail}, not at {submission.expected_offset}",
-                    expected=submission.expected_offset,
-                    actual=tail,
-                ),
+            refusal = Conflict(
+                f"the log ends at {tail}, not at {expected}", expected=expected, actual=tail
             )
+            self._fail([submission], error or refusal)
         if not same_tail:
             self._fence()
         else:

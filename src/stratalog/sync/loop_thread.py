@@ -72,6 +72,9 @@ class LoopThread:
         try:
             return future.result()
         except CancelledError:
+            if threading.current_thread().daemon:
+                # Python ends daemon threads where they stand. An error here would only be noise.
+                threading.Event().wait()
             raise _cut_off() from None
         finally:
             future.cancel()
