@@ -121,7 +121,7 @@ class Trimmed(StratalogError):
     kind = "trimmed"
     default_hint = "Continue at the log's first offset."
 
-    def __init__(self, message: str, *, first_offset: int, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, first_offset: int = 1, hint: str | None = None) -> None:
         super().__init__(
             message, hint=hint or f"Continue at offset {first_offset}.", actual=first_offset
         )

@@ -93,7 +93,11 @@ def run_until_crash(
         if point is not None:
             faulty.crash_at(*point)
         life = asyncio.ensure_future(script(faulty, history))
-        faulty.on_crash(life.cancel)
+
+        def die() -> None:
+            life.cancel()
+
+        faulty.on_crash(die)
         try:
             await life
         except (Crashed, asyncio.CancelledError, StratalogError):

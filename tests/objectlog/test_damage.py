@@ -309,7 +309,7 @@ class TestBehaviour13Snapshots:
             pointer = next(p for p in await pointers_of(store) if p.depth == 1)
             node = sl.Snapshot.from_json((await store.get(pointer.path)).data)
             first, *rest = node.fragments
-            changed = {
+            changes: dict[str, dict[str, object]] = {
                 "child dropped": {"fragments": tuple(rest)},
                 "child twice": {"fragments": (first, first, *rest)},
                 "gap": {
@@ -322,8 +322,8 @@ class TestBehaviour13Snapshots:
                 },
                 "own sum": {"setsum": sl.Setsum.of(b"other")},
                 "depth": {"depth": 7},
-            }[change]
-            forged = msgspec.structs.replace(node, **changed)
+            }
+            forged = msgspec.structs.replace(node, **changes[change])
             await replace_bytes(store, pointer.path, forged.to_json())
             await expect_corrupt(store, pointer.path)
             await expect_corrupt(store, pointer.path, options=UNVERIFIED)
@@ -516,26 +516,28 @@ class TestBehaviour13NotDamage:
 
         run(main())
 
+    @pytest.mark.parametrize("appends", [7, 10, 13])
     def test_a_refresh_in_the_middle_of_an_iteration_is_not_taken_for_damage(
-        self, store_url: str
+        self, store_url: str, appends: int
     ) -> None:
         """What the iteration still holds was replaced, and the reader knows the new manifest."""
 
         async def main() -> None:
             options = sl.ReaderOptions(cache_bytes=0, prefetch_fragments=1)
             async with sl.LogWriter.open(store_url, create=True, options=SMALL_TREE) as log:
-                for number in range(15):
+                for number in range(appends):
                     await log.append(b"%d" % number)
                 async with sl.LogReader.open(store_url, options=options) as reader:
                     records = reader.records()
                     seen = [(await anext(records)).offset]
-                    held = await reader.scan(8)
-                    for number in range(15, 40):
-                        await log.append(b"%d" % number)
-                    await sweep(store_url)
+                    held = await reader.scan(appends // 2)
+                    for number in range(16):
+                        await log.append(b"more-%d" % number)
+                        await asyncio.sleep(0.001)
+                    assert await sweep(store_url)
                     await reader.refresh()
                     seen += [record.offset async for record in records]
-                    assert seen == list(range(1, 16))
+                    assert seen == list(range(1, appends + 1))
                     assert (await reader.fetch(held[0])).num_rows == 1
 
         run(main())

@@ -163,13 +163,13 @@ class TestBehaviour14Following:
                 ):
                     seen: list[int] = []
                     number = 11
-                    while len(seen) < 60:
+                    while len(seen) < 36:
                         seen += (await anext(batches)).column("offset").to_pylist()
-                        if number < 60:
+                        if number < 36:
                             await log.append(b"%d" % number)
                             number += 1
                             await sweep(store_url)
-                    assert seen == list(range(1, 61))
+                    assert seen == list(range(1, 37))
 
         run(main())
 

@@ -76,6 +76,7 @@ class TestBehaviour10RollUp:
         async def main() -> None:
             store = InspectingStore(MemoryStore())
             async with sl.LogWriter.open(store, create=True) as log:
+                kinds: Counter[int] = Counter()
                 for number in range(400):
                     await log.append(b"%d" % number)
                     kinds = Counter(pointer.depth for pointer in log.manifest.snapshots)
@@ -183,10 +184,9 @@ class TestBehaviour10PreparedSnapshots:
             for number in range(4, 12):
                 await log.append(b"%d" % number)
                 await asyncio.sleep(0.002)
-                rows = await check_whole_log(store_url)
-                assert rows[0][0] == 2
+                assert (await check_whole_log(store_url))[0][0] == 2
             await log.close()
-            assert len(rows) == 11
+            assert len(await check_whole_log(store_url)) == 11
             async with sl.LogReader.open(store_url) as reader:
                 assert reader.manifest.snapshots, "roll-up went on with what was left"
 
@@ -317,7 +317,7 @@ class TestBehaviour10HugeLogs:
                 else:
                     path = fragment_path(start, "maker", 1)
                     fragments.append(entry(start, path, stand_in(start, 0), 500))
-            children = [*snapshots, *fragments]
+            children: list[sl.Fragment | sl.SnapshotPointer] = [*snapshots, *fragments]
             setsum = sl.Setsum.total(child.setsum for child in children)
             made = sl.Snapshot(
                 path=f"snapshot/SNAPSHOT.{setsum.hexdigest()}.maker-1",
@@ -337,7 +337,7 @@ class TestBehaviour10HugeLogs:
         def fill(manifest: sl.Manifest) -> sl.Manifest:
             return msgspec.structs.replace(
                 manifest,
-                setsum=sl.Setsum.total(each.setsum for each in (*roots, newest)),
+                setsum=sl.Setsum.total([newest.setsum, *(each.setsum for each in roots)]),
                 snapshots=tuple(roots),
                 fragments=(newest,),
             )

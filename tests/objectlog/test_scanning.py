@@ -280,10 +280,10 @@ class TestBehaviour11Limits:
             async with sl.LogReader.open(store_url) as reader:
                 batches = reader.batches()
                 assert (await anext(batches)).num_rows == 1
-                await batches.aclose()  # type: ignore[attr-defined]
+                await batches.aclose()
                 records = reader.records(5)
                 assert (await anext(records)).offset == 5
-                await records.aclose()  # type: ignore[attr-defined]
+                await records.aclose()
             others = asyncio.all_tasks() - {asyncio.current_task()}
             assert not others
             with pytest.raises(Closed):

@@ -33,10 +33,12 @@ class StoredObject(
     unknown: Mapping[str, msgspec.Raw] | None = msgspec.field(name=_UNKNOWN, default=None)
 
     @classmethod
-    def from_json(cls, data: bytes, path: str | None = None) -> Self:
+    def from_json(cls, data: bytes | str, path: str | None = None) -> Self:
         """Decode stored bytes. Anything but a well-formed object is ``Corrupt``."""
         try:
-            if not data.isascii():
+            if isinstance(data, str):
+                data = data.encode()
+            elif not data.isascii():
                 str(data, "utf-8")
             return _decode(cls, data)
         except (ValueError, RecursionError, Invalid) as error:

@@ -1,0 +1,66 @@
+"""The golden fixtures: what the first version wrote is what this version writes and reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fixtures import make
+from stratalog import Manifest, Snapshot
+from stratalog.objectlog.cursor import StoredCursor
+from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
+from stratalog.objectlog.manifest import decode_manifest
+from stratalog.objectlog.stored_json import StoredObject
+
+HERE = Path(make.__file__).parent
+
+JSON: dict[str, tuple[type[StoredObject], StoredObject]] = {
+    "manifest.json": (Manifest, make.manifest()),
+    "manifest-wal3.json": (Manifest, Manifest.from_json(make.wal3_manifest())),
+    "snapshot.json": (Snapshot, make.snapshot()),
+    "cursor.json": (StoredCursor, make.cursor()),
+    "cursor-deleted.json": (StoredCursor, make.cursor(deleted=True)),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json_is_stable_byte_for_byte(name: str) -> None:
+    stored = (HERE / name).read_bytes()
+    cls, value = JSON[name]
+    assert value.to_json() == stored
+    assert cls.from_json(stored).to_json() == stored
+
+
+def test_the_manifest_and_its_snapshot_belong_together() -> None:
+    manifest = decode_manifest((HERE / "manifest.json").read_bytes())
+    snapshot = Snapshot.from_json((HERE / "snapshot.json").read_bytes())
+    snapshot.check(manifest.snapshots[0])
+    assert (manifest.first_offset, manifest.tail.offset, manifest.next_seq_no) == (1, 103, 4)
+
+
+def test_the_manifest_links_the_fragment() -> None:
+    manifest = decode_manifest((HERE / "manifest.json").read_bytes())
+    data = (HERE / "fragment.parquet").read_bytes()
+    batch = decode_fragment(data, manifest.fragments[0])
+    assert batch.schema == RECORD_SCHEMA
+    assert [row["body"] for row in batch.to_pylist()] == make.BODIES
+    assert len(data) == manifest.fragments[0].num_bytes
+
+
+def test_the_relative_fragment_reads_at_any_start() -> None:
+    data = (HERE / "fragment-relative.parquet").read_bytes()
+    for start in (1, 500):
+        batch = decode_fragment(data, make.entry(1, start, 3, make.relative_setsum()))
+        assert batch.column(0).to_pylist() == [start, start + 1, start + 2]
+
+
+def test_the_manifest_of_wal3_is_whole_and_is_not_ours_to_write() -> None:
+    manifest = decode_manifest((HERE / "manifest-wal3.json").read_bytes())
+    assert manifest.write_id is None
+    assert manifest.tail.offset == 3
+
+
+def test_nothing_else_lies_among_the_fixtures() -> None:
+    names = {path.name for path in HERE.iterdir() if path.is_file()}
+    assert names == {*JSON, "fragment.parquet", "fragment-relative.parquet", "make.py"}
