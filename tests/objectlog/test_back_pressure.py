@@ -196,7 +196,7 @@ class TestQueueBounds:
             {"compression": "rot13"},
         ):
             with pytest.raises(Invalid):
-                sl.WriterOptions(**wrong)  # type: ignore[arg-type]
+                sl.WriterOptions(**wrong)
         for wrong in ({"prefetch_fragments": 0}, {"cache_bytes": -1}, {"poll_s_min": 0}):
             with pytest.raises(Invalid):
                 sl.ReaderOptions(**wrong)  # type: ignore[arg-type]

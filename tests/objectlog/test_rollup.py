@@ -107,6 +107,26 @@ class TestBehaviour10RollUp:
 
         run(main())
 
+    def test_writers_that_fence_each_other_all_the_time_still_roll_up(self) -> None:
+        """A prepared snapshot outlives the incarnation that made it, if its children are there."""
+
+        async def main() -> None:
+            honest = MemoryStore()
+            await sl.create_log(honest)
+            store = InspectingStore(honest)
+            options = sl.WriterOptions(on_fenced="reopen")
+            logs = [await sl.LogWriter.open(store, options=options) for _ in range(2)]
+            for number in range(200):
+                await logs[number % 2].append(b"%d" % number)
+                assert len(logs[number % 2].manifest.fragments) <= 26
+            for log in logs:
+                await log.close()
+            assert store.largest < 16_000
+            assert store.snapshots < 60, "snapshots are stored in vain"
+            assert len(await check_whole_log(honest)) == 200
+
+        run(main())
+
     def test_roll_up_adds_no_round_trip(self) -> None:
         """While a snapshot is stored appends go on; each costs one fragment and one manifest."""
 

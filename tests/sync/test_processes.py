@@ -192,6 +192,39 @@ def test_after_the_end_of_the_loop_thread_a_call_is_refused(tmp_path: Path) -> N
     assert_silent(run_python(code, str(tmp_path / "log")), "Python is ending\n" * 3)
 
 
+def test_a_thread_that_outlives_the_loop_thread_is_told_and_does_not_hang(tmp_path: Path) -> None:
+    code = """
+        import sys, threading
+        from stratalog import errors, sync
+        from stratalog.store import MemoryStore
+
+        class Stuck(MemoryStore):
+            async def put_if_absent(self, path, data):
+                if path.startswith("log/"):
+                    reached.set()
+                    await asyncio.Event().wait()
+                return await super().put_if_absent(path, data)
+
+        def work(call):
+            try:
+                call()
+            except errors.Unknown as error:
+                sys.stdout.write(f"{error}\\n")
+
+        import asyncio
+        reached = threading.Event()
+        log = sync.LogWriter.open(Stuck(), create=True)
+        future = log.submit(b"one")
+        reached.wait()
+        for call in (future.result, lambda: log.append(b"two"), log.flush):
+            threading.Thread(target=work, args=[call]).start()
+        while len(log._thread._waiting) < 3:
+            pass
+    """
+    done = run_python(code, str(tmp_path / "log"))
+    assert_silent(done, "the loop thread ended before the call did\n" * 3)
+
+
 @forks
 def test_ctrl_c_ends_the_wait_and_not_the_append(tmp_path: Path) -> None:
     code = """

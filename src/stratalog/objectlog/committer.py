@@ -125,7 +125,6 @@ class Committer:
     def take_over(self) -> None:
         """Begin again as a new incarnation, on the newest manifest that we know."""
         self.names = UploadNames(self._runtime)
-        self._rollup = None
         self._wins_in_a_row = 0
 
     async def close(self) -> None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, Future
-from typing import TypeVar
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from typing import Any, TypeVar
 
 from stratalog.errors import Closed, Invalid, Unknown
 
@@ -48,6 +49,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._inherited = False
+        self._waiting: set[Future[Any]] = set()
         self._loop = _Loop()
         self._thread = threading.Thread(target=self._run, name="stratalog-sync", daemon=True)
         self._thread.start()
@@ -69,10 +71,11 @@ class LoopThread:
         except RuntimeError:
             coroutine.close()
             raise _ending() from None
+        self._remember(future)
         try:
             return future.result()
         except CancelledError:
-            if threading.current_thread().daemon:
+            if _ended and threading.current_thread().daemon:
                 # Python ends daemon threads where they stand. An error here would only be noise.
                 threading.Event().wait()
             raise _cut_off() from None
@@ -94,6 +97,7 @@ class LoopThread:
             self._loop.call_soon_threadsafe(called)
         except RuntimeError:
             raise _ending() from None
+        self._remember(future)
         return future.result()
 
     def relay(self, start: Callable[[], Awaitable[T]]) -> Future[T]:
@@ -113,6 +117,7 @@ class LoopThread:
                 relayed.set_result(source.result())
 
         self.call(lambda: asyncio.ensure_future(start()).add_done_callback(settle))
+        self._remember(relayed)
         return relayed
 
     def begin(self, start: Callable[[], Awaitable[object]]) -> None:
@@ -167,6 +172,19 @@ class LoopThread:
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+            self._cut_off_waiting()
+
+    def _remember(self, future: Future[Any]) -> None:
+        """Make sure that nobody waits for this future when the loop is gone."""
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        if self._loop.is_closed():
+            self._cut_off_waiting()
+
+    def _cut_off_waiting(self) -> None:
+        for future in tuple(self._waiting):
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(_cut_off())
 
 
 async def _wind_down() -> None:
@@ -223,7 +241,7 @@ def _forget_in_child() -> None:
 
 
 def _cut_off() -> Unknown:
-    return Unknown("Python ended before the call did")
+    return Unknown("the loop thread ended before the call did")
 
 
 def _ending() -> Closed:
