@@ -30,11 +30,20 @@ UNVERIFIED = sl.ReaderOptions(verify=False)
 NO_CACHE = sl.ReaderOptions(cache_bytes=0)
 
 
-async def make(url: sl.Store | str, appends: int = 12) -> list[Row]:
+async def make(url: sl.Store | str, appends: int = 0) -> list[Row]:
+    """A log of this many fragments with three records each; by default as many as it takes to
+    have two snapshots in the root, one of them over others."""
     async with sl.LogWriter.open(url, create=True, options=SMALL_TREE) as log:
-        for number in range(appends):
+        number = 0
+        while number < appends or not (appends or _is_deep(log.manifest)):
             await log.append_many([b"%d.%d" % (number, i) * 8 for i in range(3)])
+            number += 1
     return await check_whole_log(url)
+
+
+def _is_deep(manifest: sl.Manifest) -> bool:
+    depths = [pointer.depth for pointer in manifest.snapshots]
+    return len(depths) > 1 and depths[0] > 1
 
 
 async def fragments_of(url: sl.Store | str) -> list[sl.Fragment]:
@@ -493,7 +502,7 @@ class TestBehaviour13NotDamage:
         """On a log whose beginning was collected long ago; nothing asked for is trimmed."""
 
         async def main() -> None:
-            await make(store_url, 13)
+            await make(store_url)
             first = await collect_roots(store_url, 1)
             store = sl.open_store(store_url)
             rows = await rows_of(store_url)

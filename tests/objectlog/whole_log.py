@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -196,14 +196,6 @@ async def replace_bytes(url: StoreLike, path: str, data: bytes) -> None:
     store = sl.open_store(url)
     await store.delete_many([path])
     await store.put_if_absent(path, data)
-
-
-def numbered(prefix: str) -> Iterator[bytes]:
-    """Bodies that are never equal."""
-    number = 0
-    while True:
-        yield f"{prefix}-{number}".encode()
-        number += 1
 
 
 class FakeClock(Runtime):

@@ -157,10 +157,10 @@ def forget_to_rebase() -> Iterator[None]:
     after_refusal = Committer._after_refusal
 
     async def stubborn(
-        self: Committer, current: Blob | None, fragments: Sequence[Fragment]
+        self: Committer, refusal: Overtaken, fragments: Sequence[Fragment]
     ) -> Outcome | None:
         mine = self.manifest
-        outcome = await after_refusal(self, current, fragments)
+        outcome = await after_refusal(self, refusal, fragments)
         if outcome is None:
             self.manifest = mine
         return outcome
@@ -249,11 +249,11 @@ def settle_without_another_swap() -> Iterator[None]:
             return Overtaken(current, answered=False)
 
     async def give_up(
-        self: Committer, current: Blob | None, fragments: Sequence[Fragment]
+        self: Committer, refusal: Overtaken, fragments: Sequence[Fragment]
     ) -> Outcome | None:
-        if current is not None and current.etag == self._etag:
+        if refusal.current is not None and refusal.current.etag == self._etag:
             raise StratalogError("did not happen")
-        return await after_refusal(self, current, fragments)
+        return await after_refusal(self, refusal, fragments)
 
     after_refusal = Committer._after_refusal
     with (

@@ -153,4 +153,5 @@ def _tell(done: str, cursor: Cursor, as_json: bool) -> None:
     if as_json:
         output.write_json({"done": done, **_facts(cursor)})
     else:
-        output.say(f"{done} the cursor {cursor.name} at offset {cursor.offset}")
+        where = "to" if done == "moved" else "at"
+        output.say(f"{done} the cursor {cursor.name} {where} offset {cursor.offset}")

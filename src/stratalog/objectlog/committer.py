@@ -160,7 +160,7 @@ class Committer:
         if isinstance(settled, Overtaken):
             self._counters.manifest_conflicts += 1
             self._wins_in_a_row = 0
-            return await self._after_refusal(settled.current, fragments)
+            return await self._after_refusal(settled, fragments)
         self._counters.manifests.add(took_s, len(data))
         self._round_trip_s += (took_s - self._round_trip_s) / 4
         self._etag = settled.etag
@@ -170,10 +170,12 @@ class Committer:
         return Outcome.LINKED
 
     async def _after_refusal(
-        self, current: Blob | None, fragments: Sequence[Fragment]
+        self, refusal: Overtaken, fragments: Sequence[Fragment]
     ) -> Outcome | None:
+        current = refusal.current
         if current is None:
-            raise NotFound(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
+            gone = NotFound if refusal.answered else Unknown
+            raise gone(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
         stored = decode_manifest(current.data)
         verdict = judge(stored, fragments, self.names.incarnation)
         if verdict is Verdict.OPEN:

@@ -197,6 +197,11 @@ class LogWriter:
         expected_offset: int | None,
     ) -> asyncio.Future[Result]:
         self._check_open()
+        if asyncio.get_running_loop() is not self._loop:
+            raise Invalid(
+                "this writer belongs to another event loop",
+                hint="Open one in each loop, or use stratalog.sync from threads.",
+            )
         future: asyncio.Future[Result] = self._loop.create_future()
         self._accumulator.push(
             Submission(records, size, future, self._loop.time(), one, watched, expected_offset)

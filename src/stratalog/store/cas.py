@@ -120,8 +120,9 @@ async def _read_back(store: Store, path: str, patience: Patience) -> Blob | None
             return await store.get(path)
         except NotFound:
             return None
-        except Unavailable as error:
-            if not await patience.pause():
+        except StratalogError as error:
+            # Denied, say, by a token that has just expired: the put may have landed all the same.
+            if not isinstance(error, Unavailable) or not await patience.pause():
                 raise Unknown(
                     f"{path}: cannot be read back after a conditional put: {error}", path=path
                 ) from error

@@ -296,7 +296,9 @@ class CloudStore:
         code = int(status[1]) if status else 0
         if isinstance(error, _REFUSED) or code in (401, 403) or _EXPIRED.search(str(error)):
             return Denied(reason, path=path)
-        if isinstance(error, FileNotFoundError) or code == 404:
+        # Another 404 may be that of a credentials endpoint; for a listing the client has no word.
+        absent = code == 404 and "performing list request" in str(error)
+        if isinstance(error, FileNotFoundError) or absent:
             return NotFound(reason, path=path, hint="Check the bucket and the path.")
         if isinstance(error, exceptions.NotSupportedError):
             return Invalid(
