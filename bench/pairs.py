@@ -11,7 +11,7 @@ import gc
 from collections.abc import Awaitable, Callable
 
 PAIRS = 9
-PAIRS_QUICK = 3
+PAIRS_QUICK = 2
 
 Side = Callable[[], Awaitable[float]]
 

@@ -34,7 +34,7 @@ async def bulk(session: Session) -> None:
 
 
 async def _compare(session: Session, place: Place, record_bytes: int) -> None:
-    batches = make_batches(session.amount(64, 24), record_bytes)
+    batches = make_batches(session.amount(64, 16), record_bytes)
 
     async def baseline() -> float:
         async with fresh_store(place) as store:

@@ -60,7 +60,7 @@ async def contention(session: Session) -> None:
 
 async def _compete(session: Session, place: Place, url: str) -> None:
     await create_log(url)
-    seconds = session.amount(10, 2)
+    seconds = session.amount(10, 1)
     begin = time.time() + START_UP_S
     first, second, past = await asyncio.gather(
         *(

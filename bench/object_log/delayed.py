@@ -45,7 +45,7 @@ def _delayed_store() -> DelayedStore:
 
 async def _lone(session: Session) -> None:
     """The median over a few logs side by side: they wait most of the time, not for each other."""
-    bodies = make_bodies(session.amount(40, 8), 1 * KIB)
+    bodies = make_bodies(session.amount(40, 6), 1 * KIB)
 
     async def two_puts() -> list[float]:
         store = _delayed_store()
@@ -95,8 +95,8 @@ async def _latencies_ms(
 
 
 async def _saturated(session: Session, record_bytes: int) -> None:
-    batches = make_batches(session.amount(96, 32), record_bytes)
-    fewer = batches[: session.amount(24, 6)]
+    batches = make_batches(session.amount(96, 16), record_bytes)
+    fewer = batches[: session.amount(24, 4)]
 
     async def throughput(part: Sequence[Batch], options: WriterOptions) -> float:
         async with LogWriter.open(_delayed_store(), create=True, options=options) as log:

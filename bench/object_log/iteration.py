@@ -43,7 +43,7 @@ async def iteration(session: Session) -> None:
 
 
 async def _compare(session: Session, place: str, url: str, record_bytes: int) -> None:
-    batches = make_batches(session.amount(96, 16), record_bytes)
+    batches = make_batches(session.amount(96, 8), record_bytes)
     async with LogWriter.open(url, create=True) as log:
         await load(log, batches)
     files, filesystem = await _files(url)

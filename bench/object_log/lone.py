@@ -26,7 +26,7 @@ async def lone(session: Session) -> None:
 
 
 async def _compare(session: Session, place: Place) -> None:
-    bodies = make_bodies(session.amount(160, 48), RECORD_BYTES)
+    bodies = make_bodies(session.amount(160, 16), RECORD_BYTES)
 
     async def baseline() -> float:
         async with fresh_store(place) as store:

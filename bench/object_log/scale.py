@@ -12,7 +12,7 @@ from bench.session import Session
 from stratalog import Limits, LogReader
 
 FRAGMENTS = 1_400_000
-FRAGMENTS_QUICK = 20_000
+FRAGMENTS_QUICK = 10_000
 OFFSETS_SOUGHT = 100
 PLACE = "memory"
 

@@ -34,7 +34,7 @@ async def singles(session: Session) -> None:
 
 
 async def _many(session: Session, place: Place) -> None:
-    bodies = make_bodies(MANY * session.amount(32, 12), RECORD_BYTES)
+    bodies = make_bodies(MANY * session.amount(32, 6), RECORD_BYTES)
     batches = split(bodies, MANY)
 
     async def baseline() -> float:
@@ -55,7 +55,7 @@ async def _many(session: Session, place: Place) -> None:
 
 
 async def _few(session: Session, place: Place) -> None:
-    bodies = make_bodies(FEW * session.amount(64, 16), RECORD_BYTES)
+    bodies = make_bodies(FEW * session.amount(64, 8), RECORD_BYTES)
     batches = split(bodies, FEW)
 
     async def baseline() -> float:

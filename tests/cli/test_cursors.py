@@ -15,7 +15,7 @@ def test_a_cursor_lives_from_create_to_delete() -> None:
     assert call("cursor", "list", url).stdout == "there are no cursors\n"
     created = call_json("cursor", "create", url, "mine", "1")
     assert (created["done"], created["name"], created["offset"]) == ("created", "mine", 1)
-    assert call("cursor", "move", url, "mine", "3").stdout == "moved the cursor mine at offset 3\n"
+    assert call("cursor", "move", url, "mine", "3").stdout == "moved the cursor mine to offset 3\n"
     (listed,) = call_json("cursor", "list", url)
     assert (listed["name"], listed["offset"]) == ("mine", 3)
     assert listed["epoch_us"] > 0

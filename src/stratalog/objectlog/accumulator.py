@@ -11,34 +11,24 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
+import msgspec
+
 from stratalog.errors import StratalogError
 from stratalog.objectlog.position import LogPosition, Span
 
 Result = LogPosition | Span
 
 
-class Submission:
+class Submission(msgspec.Struct, eq=False):
     """Records that are appended together, and the promise of an answer."""
 
-    __slots__ = ("bodies", "called_s", "expected_offset", "future", "one", "size", "watched")
-
-    def __init__(
-        self,
-        bodies: Sequence[bytes],
-        size: int,
-        future: asyncio.Future[Result],
-        called_s: float,
-        one: bool,
-        watched: bool,
-        expected_offset: int | None,
-    ) -> None:
-        self.bodies = bodies
-        self.size = size
-        self.future = future
-        self.called_s = called_s
-        self.one = one
-        self.watched = watched
-        self.expected_offset = expected_offset
+    bodies: Sequence[bytes]
+    size: int
+    future: asyncio.Future[Result]
+    called_s: float
+    one: bool
+    watched: bool
+    expected_offset: int | None
 
     def succeed(self, first_offset: int, timestamp_us: int) -> None:
         if self.future.done():
@@ -119,7 +109,34 @@ class Accumulator:
     def last(self) -> Submission | None:
         return self._waiting[-1] if self._waiting else None
 
+    def take(self, bytes_max: int, next_offset: int) -> tuple[list[Submission], list[bytes], int]:
+        """Take the first submission, and those behind it that fit in with it.
+
+        Gives them, their records, and the size of these. ``next_offset`` is where the first one
+        would land; a submission that expects another offset than its own is left.
+        """
+        waiting = self._waiting
+        taken: list[Submission] = []
+        bodies: list[bytes] = []
+        size = 0
+        while waiting:
+            head = waiting[0]
+            if taken:
+                if size + head.size > bytes_max:
+                    break
+                if head.expected_offset not in (None, next_offset + len(bodies)):
+                    break
+            taken.append(waiting.popleft())
+            bodies.extend(head.bodies)
+            size += head.size
+        self.bytes -= size
+        self.records -= len(bodies)
+        if self._room:
+            self._give_turn()
+        return taken, bodies, size
+
     def pop(self) -> Submission:
+        """Take the first submission alone."""
         submission = self._waiting.popleft()
         self.bytes -= submission.size
         self.records -= len(submission.bodies)

@@ -184,24 +184,9 @@ class Sender:
 
     def _form_unit(self) -> Unit:
         """Take submissions until a fragment is full. A large batch is a unit of its own."""
-        limit = self._options.fragment_bytes
-        accumulator = self._accumulator
-        taken: list[Submission] = []
-        bodies: list[bytes] = []
-        size = 0
-        while accumulator:
-            head = accumulator.head
-            expected = head.expected_offset
-            if taken and (
-                size + head.size > limit
-                or (expected is not None and expected != self._next_offset + len(bodies))
-            ):
-                break
-            taken.append(accumulator.pop())
-            bodies.extend(head.bodies)
-            size += head.size
-            if size >= limit:
-                break
+        taken, bodies, size = self._accumulator.take(
+            self._options.fragment_bytes, self._next_offset
+        )
         now_us = self._runtime.now_us()
         self._timestamp_us = max(self._timestamp_us, now_us)
         drafts = [self._draft(*part) for part in self._split(bodies, size)]
@@ -384,14 +369,16 @@ class Sender:
 
     def _acknowledge(self, group: list[Unit]) -> None:
         now_s = asyncio.get_running_loop().time()
-        for submissions, unit in [(self._take([unit]), unit) for unit in group]:
+        counters = self._counters
+        for unit in group:
+            submissions = self._take([unit])
+            counters.appends.add(now_s - submissions[0].called_s)
+            counters.records += sum(len(draft.bodies) for draft in unit.drafts)
+            counters.record_bytes += sum(draft.size for draft in unit.drafts)
             offset, timestamp_us = unit.drafts[0].first_offset, unit.timestamp_us
-            self._counters.appends.add(now_s - submissions[0].called_s)
             for submission in submissions:
                 submission.succeed(offset, timestamp_us)
                 offset += len(submission.bodies)
-                self._counters.record_bytes += submission.size
-            self._counters.records += offset - unit.drafts[0].first_offset
             self._linked_upto = offset
 
     def _take(self, group: list[Unit]) -> list[Submission]:
