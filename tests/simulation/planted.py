@@ -14,12 +14,14 @@ import msgspec
 from stratalog.errors import Exists, StratalogError, Unknown
 from stratalog.objectlog import committer as committer_module
 from stratalog.objectlog import names as names_module
+from stratalog.objectlog import roller as roller_module
 from stratalog.objectlog import sender as sender_module
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.linking import Verdict, link
 from stratalog.objectlog.manifest import Manifest
-from stratalog.objectlog.sender import Sender, Unit
+from stratalog.objectlog.sender import Sender
+from stratalog.objectlog.units import Unit
 from stratalog.store.cas import Landed, Overtaken, Patience, put_once, swap
 from stratalog.store.protocol import Blob, Store
 
@@ -80,7 +82,7 @@ def believe_exists() -> Iterator[None]:
 
     with (
         patch.object(sender_module, "put_once", gullible),
-        patch.object(committer_module, "put_once", gullible),
+        patch.object(roller_module, "put_once", gullible),
     ):
         yield
 
@@ -130,14 +132,13 @@ def link_out_of_order() -> Iterator[None]:
     async def commit_any(self: Sender) -> None:
         try:
             while any(unit.ready for unit in self._units):
-                group = any_ready(self)
-                self._committing = len(group)
+                self._linking = any_ready(self)
                 try:
-                    await self._commit(group)
+                    await self._commit(self._linking)
                 finally:
-                    self._committing = 0
+                    self._linking = []
             if self._units and self._units[0].error is not None:
-                self._abandon_from(self._units[0].error)
+                self._abandon(self._units[0].error)
             self.wake()
         finally:
             self._work = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from random import Random
 from unittest.mock import patch
 
@@ -360,7 +360,8 @@ class Service:
     async def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            await writer.close()
+            with suppress(StratalogError):  # of a submission whose caller was cancelled
+                await writer.close()
 
 
 def tail_of(conflict: Conflict, expected: int) -> int:

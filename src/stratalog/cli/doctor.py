@@ -62,7 +62,8 @@ def _draw(report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    checks = Table(title=f"Guarantees of {redact(report.url)}", title_justify="left")
+    output.say(redact(report.url))
+    checks = Table(title="Guarantees", title_justify="left")
     for title in ("guarantee", "status", "evidence"):
         checks.add_column(title)
     for check in report.checks:

@@ -1,5 +1,7 @@
 """What people and programs see: results on standard output, everything else on standard error.
 
+Both often end in one place, so what is said on one is there before anything is said on the other.
+
 Text that came from outside (URLs, names, records, messages) is never read as markup. Rich is
 loaded when something is drawn, so that a command that only prints stays quick.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -71,10 +73,17 @@ def _as_json(document: object) -> bytes:
     return msgspec.json.encode(document) + b"\n"
 
 
+def _results_first() -> None:
+    """Let out what was said before. Should it fail, the end of the program tells."""
+    with suppress(OSError):
+        sys.stdout.flush()
+
+
 def complain(label: str, colour: str, message: str) -> None:
     """A labelled line on standard error, the label in colour on a terminal."""
     from rich.text import Text
 
+    _results_first()
     line = Text.assemble((f"{label}: ", f"bold {colour}"), (redact(message), colour))
     console(stderr=True).print(line, soft_wrap=True)
 
@@ -89,6 +98,7 @@ def show_error(
 ) -> None:
     """Why the command failed, and what to do next."""
     if as_json:
+        _results_first()
         document = {
             "kind": kind,
             "message": redact(message),

@@ -35,6 +35,7 @@ class Program(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
+        _replace_closed_streams()
         given = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
 
@@ -42,23 +43,26 @@ class Program(TyperGroup):
             answer = super(Program, self).main(
                 given, prog_name, complete_var, False, windows_expand_args, **extra
             )
+            try:
+                sys.stdout.flush()
+            except BrokenPipeError:
+                return exits.BROKEN_PIPE
             return answer if isinstance(answer, int) else exits.OK
 
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = self._guarded(run, as_json)
+        _finish_stdout()
         if standalone_mode:
             sys.exit(code)
         return code
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            answer = super().invoke(ctx)
-            sys.stdout.flush()
+            return super().invoke(ctx)
         except BrokenPipeError:
             _abandon_stdout()
             raise typer.Exit(exits.BROKEN_PIPE) from None
-        return answer
 
     def _guarded(self, run: Callable[[], int], as_json: bool) -> int:
         """Run the command; whatever it raises ends here."""
@@ -119,6 +123,21 @@ def _show_warning(
 ) -> None:
     del category, filename, lineno, file, line
     output.complain("warning", "yellow", str(message))
+
+
+def _replace_closed_streams() -> None:
+    """A shell may start us without a stream (``>&-``), which Python shows as ``None``."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _finish_stdout() -> None:
+    """Leave the interpreter nothing to flush at exit, where a failure would be its exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_stdout()
 
 
 def _abandon_stdout() -> None:

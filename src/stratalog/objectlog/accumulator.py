@@ -40,8 +40,13 @@ class Submission(msgspec.Struct, eq=False):
         if self.future.done():
             return
         self.future.set_exception(error.copy())
-        if not self.watched:
-            self.future.exception()
+
+    def take_unseen_failure(self) -> StratalogError | None:
+        """The failure, if nobody has looked at the future yet. From now on it counts as seen."""
+        if self.future.cancelled() or not self.future._log_traceback:
+            return None
+        error = self.future.exception()
+        return error.copy() if isinstance(error, StratalogError) else None
 
 
 class Accumulator:
@@ -52,6 +57,7 @@ class Accumulator:
         self._records_max = records_max
         self._waiting: deque[Submission] = deque()
         self._room: deque[asyncio.Future[None]] = deque()
+        self._turn_given = False
         self.bytes = 0
         self.records = 0
 
@@ -77,8 +83,9 @@ class Accumulator:
         try:
             await turn
         finally:
-            # Whatever became of this turn: when it has been used, it is the next one's.
-            loop.call_soon(self._give_turn)
+            if turn.done() and not turn.cancelled():
+                # Whatever its owner makes of this turn: afterwards it is the next one's.
+                loop.call_soon(self._end_turn)
 
     def push(self, submission: Submission) -> None:
         self._waiting.append(submission)
@@ -92,10 +99,6 @@ class Accumulator:
         for submission in again:
             self.bytes += submission.size
             self.records += len(submission.bodies)
-
-    @property
-    def head(self) -> Submission:
-        return self._waiting[0]
 
     @property
     def first(self) -> Submission | None:
@@ -155,10 +158,14 @@ class Accumulator:
                 turn.set_result(None)
         return everything
 
+    def _end_turn(self) -> None:
+        self._turn_given = False
+        self._give_turn()
+
     def _give_turn(self) -> None:
-        """Wake the first in line that is still there, if there is room."""
-        while self._room and self.has_room():
+        """Wake the first in line that is still there, if there is room. One turn at a time."""
+        while self._room and not self._turn_given and self.has_room():
             turn = self._room.popleft()
             if not turn.done():
                 turn.set_result(None)
-                return
+                self._turn_given = True

@@ -39,6 +39,10 @@ class ByteCache(Generic[V]):
             _, (_, dropped) = self._values.popitem(last=False)
             self._bytes -= dropped
 
+    def clear(self) -> None:
+        self._values.clear()
+        self._bytes = 0
+
     @property
     def bytes(self) -> int:
         return self._bytes

@@ -11,9 +11,8 @@ with one conditional put, and settles the outcome before it returns:
 
 When only the past changed (a collection, say), it rebases on what is stored and goes on.
 
-Roll-ups run beside it: a snapshot is stored in the background and takes its place in a later
-manifest that is written anyway, so they never add a round trip. Only a root that would outgrow
-its bound waits for the roll-up that is under way.
+Roll-ups run beside it (``roller.py``) and never add a round trip. Only a root that would outgrow
+its bound waits for them.
 """
 
 from __future__ import annotations
@@ -31,19 +30,11 @@ from stratalog.objectlog.linking import Verdict, judge, judge_owner, link, only_
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
 from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.rollup import (
-    Rollup,
-    RollupPlan,
-    apply_rollup,
-    children_of,
-    make_snapshot,
-    plan_rollup,
-)
-from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.roller import Roller
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Overtaken, Patience, put_once, swap
+from stratalog.store.cas import Overtaken, Patience, swap
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob, Store
 
@@ -95,8 +86,7 @@ class Committer:
         self._etag = etag
         self._wins_in_a_row = 0
         self._round_trip_s = 0.0
-        self._rolling: asyncio.Task[None] | None = None
-        self._rollup: Rollup | None = None
+        self._roller = Roller(store, self._tree, writer, options, runtime, counters)
         self.manifest = manifest
         self.names = UploadNames(runtime)
 
@@ -109,8 +99,11 @@ class Committer:
                 raise Sealed("the log is sealed", actual=self.manifest.tail.offset)
             if any(upload.sweep_epoch != self.manifest.sweep_epoch for upload in uploads):
                 return Outcome.EPOCH_MOVED
-            candidate, data = await self._candidate(fragments)
+            candidate, data, rollups = await self._candidate(fragments)
             outcome = await self._put(candidate, data, fragments)
+            if outcome is Outcome.LINKED:
+                self._roller.forget(rollups)
+                self._roller.consider(self.manifest, self.names)
             if outcome is not None:
                 return outcome
             self._counters.rebases += 1
@@ -129,10 +122,7 @@ class Committer:
 
     async def close(self) -> None:
         """Stop the roll-up. What it stored and nobody linked is left to the sweep."""
-        rolling, self._rolling = self._rolling, None
-        if rolling is not None:
-            rolling.cancel()
-            await asyncio.gather(rolling, return_exceptions=True)
+        await self._roller.close()
 
     async def _put(
         self, candidate: Manifest, data: bytes, fragments: Sequence[Fragment]
@@ -143,19 +133,21 @@ class Committer:
         incarnation = self.names.incarnation
 
         def is_ours(blob: Blob) -> bool:
-            return judge(decode_manifest(blob.data), fragments, incarnation) is Verdict.HAPPENED
+            try:
+                stored = decode_manifest(blob.data)
+            except (Corrupt, Invalid) as error:
+                reason = f"the manifest became unreadable: {error}"
+                raise Unknown(reason, path=MANIFEST_PATH) from error
+            return judge(stored, fragments, incarnation) is Verdict.HAPPENED
 
-        try:
-            settled = await swap(
-                self._store,
-                MANIFEST_PATH,
-                data,
-                self._etag,
-                is_ours,
-                Patience(self._runtime, self._options.timeout_s),
-            )
-        except (Corrupt, Invalid) as error:
-            raise Unknown(f"the manifest became unreadable: {error}", path=MANIFEST_PATH) from error
+        settled = await swap(
+            self._store,
+            MANIFEST_PATH,
+            data,
+            self._etag,
+            is_ours,
+            Patience(self._runtime, self._options.timeout_s),
+        )
         took_s = loop.time() - started_s
         if isinstance(settled, Overtaken):
             self._counters.manifest_conflicts += 1
@@ -166,7 +158,6 @@ class Committer:
         self._etag = settled.etag
         self.manifest = candidate if settled.newer is None else decode_manifest(settled.newer.data)
         self._wins_in_a_row = self._wins_in_a_row + 1 if settled.newer is None else 0
-        self._consider_rollup()
         return Outcome.LINKED
 
     async def _after_refusal(
@@ -202,80 +193,20 @@ class Committer:
             log.warning("cannot look up who owns offset %d: %s", start, error)
         return Verdict.OPEN
 
-    async def _candidate(self, fragments: Sequence[Fragment]) -> tuple[Manifest, bytes]:
-        """The next manifest and its bytes. A root that would be too large waits for a roll-up."""
-        candidate = self._link(fragments)
-        data = candidate.to_json()
-        if len(data) > ROOT_BYTES_MAX:
-            self._consider_rollup()
-            if self._rolling is not None:
-                await asyncio.wait([self._rolling])
-                candidate = self._link(fragments)
-                data = candidate.to_json()
-        return candidate, data
+    async def _candidate(self, fragments: Sequence[Fragment]) -> tuple[Manifest, bytes, int]:
+        """The next manifest, its bytes, and how many roll-ups it links.
 
-    def _link(self, fragments: Sequence[Fragment]) -> Manifest:
-        """Link fragments below whatever roll-up is ready and still fits."""
-        base = self.manifest
-        if self._rollup is not None:
-            rolled = apply_rollup(base, self._rollup)
-            if rolled is None:
-                self._rollup = None
-            base = rolled or base
-        return link(base, fragments, self.names.incarnation, self._writer, self._runtime.new_id())
-
-    def _consider_rollup(self) -> None:
-        """Start the next roll-up if one is due and none is under way or waiting to be linked."""
-        if self._rollup is not None:
-            linked = {pointer.path for pointer in self.manifest.snapshots}
-            if self._rollup.pointer.path not in linked:
-                return
-            self._rollup = None
-        if self._rolling is not None:
-            return
-        plan = plan_rollup(
-            self.manifest, self._options.rollup_entries, self._options.snapshot_entries_max
-        )
-        if plan is not None:
-            self._rolling = asyncio.ensure_future(self._roll_up(plan))
-
-    async def _roll_up(self, plan: RollupPlan) -> None:
-        try:
-            self._rollup = await self._store_rollup(plan)
-        except StratalogError as error:
-            log.warning("a snapshot could not be stored, will try again: %s", error)
-        finally:
-            self._rolling = None
-
-    async def _store_rollup(self, plan: RollupPlan) -> Rollup:
-        names, epoch = self.names, self.manifest.sweep_epoch
-        host = await self._host(plan)
-        children, replaced = children_of(plan, host, self._options.snapshot_entries_max)
-        draft = make_snapshot(children, plan.depth, "", self._writer)
-        path = names.snapshot(draft.setsum)
-        snapshot = make_snapshot(children, plan.depth, path, self._writer)
-        data = snapshot.to_json()
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
-        await put_once(
-            self._store,
-            lambda: path,
-            data,
-            Patience(self._runtime, self._options.timeout_s),
-        )
-        self._tree.remember(snapshot, len(data))
-        self._counters.snapshots.add(loop.time() - started_s, len(data))
-        return Rollup(snapshot.pointer(), replaced, epoch)
-
-    async def _host(self, plan: RollupPlan) -> Snapshot | None:
-        """The node that may lend its children. A roll-up does without one that cannot be read."""
-        if plan.host is None:
-            return None
-        try:
-            return await self._tree.snapshot(plan.host)
-        except StratalogError as error:
-            log.warning("cannot read %s: %s", plan.host.path, error)
-            return None
+        A root that would be too large waits for roll-ups, as long as these make progress.
+        """
+        while True:
+            base, rollups = self._roller.apply(self.manifest)
+            write_id = self._runtime.new_id()
+            manifest = link(base, fragments, self.names.incarnation, self._writer, write_id)
+            data = manifest.to_json()
+            if len(data) <= ROOT_BYTES_MAX or not self._roller.consider(self.manifest, self.names):
+                return manifest, data, rollups
+            if not await self._roller.wait():
+                return manifest, data, rollups
 
     async def _leave_room(self) -> None:
         """After many wins in a row, leave the time in which another can read, upload and put.

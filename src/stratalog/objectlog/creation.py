@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stratalog.errors import Exists, NotFound, Unknown
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.objectlog.names import writer_label
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.cas import Patience, create
@@ -30,7 +31,7 @@ async def create_log(
             return
         raise _exists(store)
     await probe(store, runtime)
-    manifest = Manifest.empty(writer, runtime.new_id())
+    manifest = Manifest.empty(writer_label(writer), runtime.new_id())
     try:
         await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
     except Exists:

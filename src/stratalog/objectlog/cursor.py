@@ -10,15 +10,14 @@ everywhere; creating it again replaces the tombstone. Persisted: keep stable.
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 from typing import ClassVar
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unknown
-from stratalog.objectlog.manifest import FIRST_OFFSET, load_manifest
+from stratalog.objectlog.manifest import load_manifest
+from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.pickling import located, sendable
-from stratalog.objectlog.position import LogPosition, Natural
+from stratalog.objectlog.position import LogPosition, Natural, check_offset
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -95,7 +94,7 @@ class CursorStore:
         self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
     ) -> None:
         self._store = PatientStore(open_store(url), runtime, CURSOR_TIMEOUT_S)
-        self._writer = writer or f"{socket.gethostname()}-{os.getpid()}"
+        self._writer = writer_label(writer)
         self._runtime = runtime
         self._url = located(url)
 
@@ -194,8 +193,7 @@ class CursorStore:
         return cursor
 
     async def _check_offset(self, offset: int) -> None:
-        if offset < FIRST_OFFSET:
-            raise Invalid("offsets start at 1", expected=FIRST_OFFSET, actual=offset)
+        check_offset(offset)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
         if offset < manifest.first_offset:
@@ -218,7 +216,9 @@ def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:
 
 def cursor_path(name: str) -> str:
     """Where a cursor is stored. ``Invalid`` for a name that is not one."""
-    if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
+    text: object = name
+    legal = isinstance(text, str) and _NAME.fullmatch(text) and len(text) <= _NAME_LENGTH_MAX
+    if not legal:
         raise Invalid(
             f"not a cursor name: {name!r}",
             hint=f"Use letters, digits and underscores, at most {_NAME_LENGTH_MAX}.",

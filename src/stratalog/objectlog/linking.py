@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from stratalog.invariants import invariant
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import LINKED_MAX, Manifest
 from stratalog.setsum import Setsum
@@ -34,8 +35,8 @@ def link(
     """The manifest with these fragments at its end."""
     last = fragments[-1].seq_no
     assert isinstance(last, int), "we number our fragments"
-    assert fragments[0].start.offset == manifest.tail.offset, "fragments continue the log"
-    assert fragments[0].seq_no == manifest.next_seq_no, "sequence numbers are dense"
+    invariant(fragments[0].start.offset == manifest.tail.offset, "fragments continue the log")
+    invariant(fragments[0].seq_no == manifest.next_seq_no, "sequence numbers are dense")
     return msgspec.structs.replace(
         manifest,
         setsum=Setsum.total([manifest.setsum, *(each.setsum for each in fragments)]),

@@ -25,7 +25,7 @@ import msgspec
 
 from stratalog.errors import Corrupt, Invalid, NotFound
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.position import LogPosition, Natural
+from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.snapshot import Entry, SnapshotPointer, check_adjacent
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import EMPTY, Setsum
@@ -35,7 +35,6 @@ MANIFEST_PATH = "manifest/MANIFEST"
 FORMAT = "1.0"
 FORMAT_MAJOR = 1
 LINKED_MAX = 64
-FIRST_OFFSET = 1
 FIRST_SEQ_NO = 1
 
 
@@ -110,7 +109,8 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return self.tail.offset - self.first_offset
 
     def check(self) -> None:
-        """Refuse a manifest whose sums or ranges do not hold."""
+        """Refuse a manifest of a newer format, or whose sums or ranges do not hold."""
+        _check_format(self.format)
         entries = self.entries
         check_adjacent(entries, MANIFEST_PATH)
         collected = EMPTY if self.collected is msgspec.UNSET else self.collected
@@ -149,6 +149,18 @@ def _check_sequence(fragments: Sequence[Fragment]) -> None:
             )
 
 
+def _check_format(version: object) -> None:
+    """Refuse a newer major version: it may mean something else by the same names."""
+    major = version.partition(".")[0] if isinstance(version, str) else ""
+    if major.isdecimal() and (len(major) > 9 or int(major) > FORMAT_MAJOR):
+        raise Invalid(
+            f"the log has format {version}, this version reads up to {FORMAT_MAJOR}.x",
+            hint="Upgrade stratalog.",
+            expected=FORMAT_MAJOR,
+            actual=version,
+        )
+
+
 class _Versioned(msgspec.Struct):
     format: object = None
 
@@ -159,15 +171,7 @@ def decode_manifest(data: bytes) -> Manifest:
         version = msgspec.json.decode(data, type=_Versioned).format
     except (ValueError, RecursionError):
         version = None
-    if isinstance(version, str):
-        major = version.partition(".")[0]
-        if major.isdecimal() and (len(major) > 9 or int(major) > FORMAT_MAJOR):
-            raise Invalid(
-                f"the log has format {version}, this version reads up to {FORMAT_MAJOR}.x",
-                hint="Upgrade stratalog.",
-                expected=FORMAT_MAJOR,
-                actual=version,
-            )
+    _check_format(version)
     manifest = Manifest.from_json(data, MANIFEST_PATH)
     manifest.check()
     return manifest

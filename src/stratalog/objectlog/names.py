@@ -7,12 +7,29 @@ comes back.
 
 from __future__ import annotations
 
+import os
+import socket
+
+from stratalog.errors import Invalid
 from stratalog.objectlog.fragment import fragment_path
 from stratalog.objectlog.snapshot import snapshot_path
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
 
 INCARNATION_LENGTH = 12
+LABEL_LENGTH_MAX = 200
+
+
+def writer_label(writer: str | None) -> str:
+    """The name of a writer for people: what was given, or the host and the process."""
+    if writer is None:
+        return f"{socket.gethostname()}-{os.getpid()}"
+    label: object = writer
+    if not isinstance(label, str) or not label.isprintable():
+        raise Invalid("a writer's name is printable text")
+    if not 0 < len(label) <= LABEL_LENGTH_MAX:
+        raise Invalid(f"a writer's name has 1 to {LABEL_LENGTH_MAX} characters")
+    return label
 
 
 class UploadNames:

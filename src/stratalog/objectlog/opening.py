@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
+from stratalog.errors import StratalogError
+
 
 class Closeable(Protocol):
     async def close(self) -> None: ...
@@ -35,4 +37,9 @@ class Opening(Generic[C]):
         trace: TracebackType | None,
     ) -> None:
         assert self._opened is not None
-        await self._opened.close()
+        try:
+            await self._opened.close()
+        except StratalogError:
+            # What went wrong inside comes first.
+            if error is None:
+                raise

@@ -5,7 +5,7 @@ Sizes of records count the body and 16 bytes for its offset and time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from stratalog.errors import Invalid
@@ -14,6 +14,11 @@ from stratalog.objectlog.fragment import Compression
 KIB = 1024
 MIB = 1024 * KIB
 RECORD_OVERHEAD_BYTES = 16
+NUMBERS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "int | None": (int, type(None)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,9 @@ class WriterOptions:
 
     interval_s: float = 0.0
     """At least this long between two small fragments and between two manifests: caps the requests
-    per second where money matters more than latency. 0 writes at once."""
+    per second where money matters more than latency. 0 writes at once. It also caps the
+    throughput at `manifest_fragments_max` × `fragment_bytes` an interval, and `flush` and `close`
+    wait for it."""
 
     timeout_s: float = 60.0
     """How long to go on when the store does not answer. Then an append fails as `Unavailable` if
@@ -65,6 +72,7 @@ class WriterOptions:
     """How many entries one snapshot holds."""
 
     def __post_init__(self) -> None:
+        _require_numbers(self)
         _require(self.on_fenced in ("raise", "reopen"), 'on_fenced is "raise" or "reopen"')
         _require(self.when_full in ("wait", "raise"), 'when_full is "wait" or "raise"')
         _require(self.compression in ("zstd", "snappy", "none"), "an unknown compression")
@@ -76,7 +84,8 @@ class WriterOptions:
         _require(1 <= self.manifest_fragments_max <= 16, "manifest_fragments_max is 1 to 16")
         _require(
             self.uploads_max >= self.manifest_fragments_max,
-            "uploads_max is at least manifest_fragments_max",
+            f"uploads_max ({self.uploads_max}) is at least manifest_fragments_max"
+            f" ({self.manifest_fragments_max}); lower both",
         )
         _require(self.interval_s >= 0, "interval_s is not negative")
         _require(self.timeout_s > 0, "timeout_s is positive")
@@ -113,6 +122,7 @@ class ReaderOptions:
     """How long to go on when the store does not answer; then `Unavailable`."""
 
     def __post_init__(self) -> None:
+        _require_numbers(self)
         _require(self.prefetch_fragments >= 1, "prefetch_fragments is at least 1")
         _require(self.prefetch_bytes >= 1, "prefetch_bytes is at least 1")
         _require(self.cache_bytes >= 0, "cache_bytes is not negative")
@@ -134,9 +144,18 @@ class Limits:
     """No fragment that was appended at or after this time."""
 
     def __post_init__(self) -> None:
+        _require_numbers(self)
         for name in ("max_files", "max_bytes", "max_records"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"{name} is at least 1")
+
+
+def _require_numbers(options: WriterOptions | ReaderOptions | Limits) -> None:
+    """Refuse text and the like where a number belongs, before it is compared with one."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if str(field.type) in NUMBERS and type(value) not in NUMBERS[str(field.type)]:
+            raise Invalid(f"not a legal option: {field.name} is a number, not {value!r}")
 
 
 def _require(holds: bool, rule: str) -> None:

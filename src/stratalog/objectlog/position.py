@@ -9,7 +9,12 @@ from typing import Annotated
 
 import msgspec
 
-Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+from stratalog.errors import Invalid
+
+FIRST_OFFSET = 1
+OFFSET_MAX = 2**63 - 1
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 """A stored count, offset, time or size. The top bit of a u64 is kept free."""
 
 
@@ -36,3 +41,13 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     @property
     def count(self) -> int:
         return self.limit - self.first.offset
+
+
+def check_offset(offset: int) -> None:
+    """Refuse what cannot be the offset of a record."""
+    if type(offset) is not int or not FIRST_OFFSET <= offset <= OFFSET_MAX:
+        raise Invalid(
+            f"not an offset: {offset!r}; offsets are whole numbers from {FIRST_OFFSET} on",
+            expected=FIRST_OFFSET,
+            actual=offset,
+        )

@@ -18,14 +18,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
+from stratalog.errors import Closed, Corrupt, NotFound, Trimmed
 from stratalog.meter import Timing
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
-from stratalog.objectlog.manifest import FIRST_OFFSET, Manifest, load_manifest
+from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
+from stratalog.objectlog.position import FIRST_OFFSET, check_offset
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
 from stratalog.objectlog.tree import Tree, Window
@@ -151,7 +152,7 @@ class LogReader:
             batch = await self._read(fragment)
         except NotFound:
             await self._look_again(fragment.path, Window(fragment.start.offset), None)
-            if fragment.path in [each.path for each in await self._at(fragment.start.offset)]:
+            if await self._is_linked(fragment):
                 raise _missing(fragment.path) from None
             raise NotFound(
                 f"{fragment.path} was replaced", path=fragment.path, hint="Scan again."
@@ -236,6 +237,8 @@ class LogReader:
     async def close(self) -> None:
         """Forget everything. Further calls raise ``Closed``."""
         self._closed = True
+        self._batches.clear()
+        self._snapshots.clear()
 
     async def _walk(self, window: Window) -> AsyncGenerator[Fragment, None]:
         """The fragments of a window; goes on with the newest manifest if a node was replaced."""
@@ -337,14 +340,17 @@ class LogReader:
         if self._etag == etag:
             raise _missing(path)
 
-    async def _at(self, offset: int) -> list[Fragment]:
-        """The fragment that holds an offset now."""
-        window = Window(offset, offset + 1)
-        return [each async for each in self._tree.walk(self._manifest, window)]
+    async def _is_linked(self, fragment: Fragment) -> bool:
+        """Whether the newest manifest leads to this fragment, or to nothing that is there."""
+        window = Window(fragment.start.offset, fragment.start.offset + 1)
+        try:
+            found = [each.path async for each in self._tree.walk(self._manifest, window)]
+        except NotFound as error:
+            raise _missing(error.path or fragment.path) from None
+        return fragment.path in found
 
     def _check_start(self, window: Window) -> None:
-        if window.from_offset < FIRST_OFFSET:
-            raise Invalid("offsets start at 1", expected=FIRST_OFFSET, actual=window.from_offset)
+        check_offset(window.from_offset)
         if window.from_timestamp_us is None and window.from_offset < self.first_offset:
             raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
 

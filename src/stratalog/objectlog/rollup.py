@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from stratalog.invariants import invariant
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
@@ -92,7 +93,7 @@ def children_of(
 
 def make_snapshot(children: Sequence[Entry], depth: int, path: str, writer: str) -> Snapshot:
     """The node over these children."""
-    assert len(children) > 1, "a node never has a single child"
+    invariant(len(children) > 1, "a node never has a single child")
     return Snapshot(
         path=path,
         depth=depth,
@@ -113,6 +114,8 @@ def apply_rollup(manifest: Manifest, rollup: Rollup) -> Manifest | None:
     high = low + len(rollup.replaced)
     if tuple(paths[low:high]) != rollup.replaced or high >= len(paths):
         return None
+    moved = Setsum.total(entry.setsum for entry in entries[low:high])
+    invariant(moved == rollup.pointer.setsum, "a roll-up moves exactly what it replaces")
     kept = (*entries[:low], rollup.pointer, *entries[high:])
     return msgspec.structs.replace(
         manifest,

@@ -1,13 +1,12 @@
-"""What is under way: units of fragments that upload side by side and are linked in order.
+"""What is under way: units that upload side by side and are linked in order.
 
     accumulator ──► unit ──► upload ──┐
                     unit ──► upload ──┼──► commit, in order, every unit that is ready
                     unit ──► upload ──┘
 
-A unit is linked whole: usually one fragment with many submissions, or one large `append_many`
-over several fragments. Offsets are given out when a unit is formed, in the hope that all earlier
-ones are linked. If one is not, the later ones are abandoned with it and formed again, so that
-settling always happens in call order.
+Offsets are given out when a unit is formed, in the hope that all earlier ones are linked. If one
+is not, the later ones are abandoned with it and formed again, so that settling always happens in
+call order.
 
 When does a unit start? A full one as soon as an upload is free. A small one at once if nothing is
 uploading or waiting to be linked; otherwise it keeps gathering meanwhile. So an idle log writes
@@ -21,13 +20,23 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Iterable, Sequence
 
-from stratalog.errors import Closed, Conflict, Fenced, NotHappened, StratalogError, Unknown
+from stratalog.errors import (
+    Closed,
+    Conflict,
+    Fenced,
+    NotHappened,
+    Sealed,
+    StratalogError,
+    Unavailable,
+    Unknown,
+)
+from stratalog.invariants import invariant
 from stratalog.objectlog.accumulator import Accumulator, Submission
 from stratalog.objectlog.committer import Committer, Outcome, Upload
-from stratalog.objectlog.fragment import EncodedFragment, Fragment, encode_fragment
-from stratalog.objectlog.options import KIB, RECORD_OVERHEAD_BYTES, WriterOptions
-from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.fragment import EncodedFragment, encode_fragment
+from stratalog.objectlog.options import KIB, WriterOptions
 from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.units import Draft, Unit, divide, fragments_for
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Patience, put_once
 from stratalog.store.protocol import Store
@@ -35,36 +44,7 @@ from stratalog.store.protocol import Store
 log = logging.getLogger(__name__)
 
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
-
-
-class Draft:
-    """One fragment to be: its records and the position they hope for."""
-
-    __slots__ = ("bodies", "encoded", "first_offset", "seq_no", "size", "upload")
-
-    def __init__(self, bodies: Sequence[bytes], size: int, first_offset: int, seq_no: int) -> None:
-        self.bodies = bodies
-        self.size = size
-        self.first_offset = first_offset
-        self.seq_no = seq_no
-        self.encoded: EncodedFragment | None = None
-        self.upload: Upload | None = None
-
-
-class Unit:
-    """Drafts that are linked together, and the submissions whose records they hold."""
-
-    __slots__ = ("drafts", "error", "ready", "submissions", "task", "timestamp_us")
-
-    def __init__(
-        self, submissions: list[Submission], drafts: list[Draft], timestamp_us: int
-    ) -> None:
-        self.submissions = submissions
-        self.drafts = drafts
-        self.timestamp_us = timestamp_us
-        self.ready = False
-        self.error: StratalogError | None = None
-        self.task: asyncio.Task[None] | None = None
+FAILURES_KEPT_MAX = 1000
 
 
 class Sender:
@@ -88,22 +68,23 @@ class Sender:
         self._units: deque[Unit] = deque()
         self._width = options.uploads_max
         self._uploading = 0
-        self._committing = 0
+        self._linking: list[Unit] = []
         self._work: asyncio.Task[None] | None = None
         self._refusing: asyncio.Task[None] | None = None
         self._dispatch_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
         self._started_s = float("-inf")
         self._committed_s = float("-inf")
         self._idle: list[asyncio.Future[None]] = []
+        self._failed: list[Submission] = []
         self.stopped: StratalogError | None = None
-        self.first_failure: StratalogError | None = None
         self._next_offset = self._next_seq_no = self._timestamp_us = self._linked_upto = 0
         self._expect_tail()
 
     @property
     def idle(self) -> bool:
         """Whether everything submitted so far is settled."""
-        return not self._units and not self._accumulator and self._refusing is None
+        return not self._units and not self._accumulator and _ended(self._refusing)
 
     async def wait_until_settled(self) -> None:
         """Wait for what was submitted before this call. Settling keeps the order of the calls."""
@@ -124,6 +105,12 @@ class Sender:
             self._idle.append(waiter)
             await waiter
 
+    def take_unseen_failure(self) -> StratalogError | None:
+        """The first failure of a `submit` whose future nobody has looked at, and forget them."""
+        failed, self._failed = self._failed, []
+        unseen = [each.take_unseen_failure() for each in failed]
+        return next((error for error in unseen if error is not None), None)
+
     def wake(self) -> None:
         """Look for work once the callbacks of this moment have run, so that they share a unit."""
         if not self._dispatch_scheduled:
@@ -131,85 +118,70 @@ class Sender:
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     async def close(self) -> None:
-        """Stop all tasks. What is being linked right now is unknown; the rest did not happen."""
-        if self.stopped is None and not self.idle:
-            linking = [self._units[number] for number in range(self._committing)]
-            self._fail(self._take(linking), Unknown("the writer was closed while linking"))
-            self._stop(NotHappened("the writer was closed before the append was linked"))
+        """End the tasks. Everything is settled when this is called."""
+        if self._timer is not None:
+            self._timer.cancel()
         tasks = [task for task in (self._work, self._refusing) if task is not None]
-        await _cancel(tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # Forming units
 
     def _dispatch(self) -> None:
         self._dispatch_scheduled = False
-        while self.stopped is None and self._refusing is None and self._may_start():
-            expected = self._accumulator.head.expected_offset
-            if expected is not None and expected != self._next_offset:
+        while self.stopped is None and _ended(self._refusing):
+            first = self._accumulator.first
+            if first is None or not self._may_start():
+                break
+            if first.expected_offset not in (None, self._next_offset):
                 if not self._units:
                     waiting = self._accumulator.leading_conditional()
                     self._refusing = self._spawn(self._refuse(waiting))
                 return
+            if not self._interval_is_over():
+                break
             unit = self._form_unit()
             self._units.append(unit)
             unit.task = self._spawn(self._upload_unit(unit))
         self._tell_if_idle()
 
     def _may_start(self) -> bool:
-        if not self._accumulator:
-            return False
-        under_way = sum(len(unit.drafts) for unit in self._units)
-        if under_way >= self._width:
+        if sum(len(unit.drafts) for unit in self._units) >= self._width:
             return False
         if self._accumulator.bytes >= self._options.fragment_bytes:
             return True
-        if self._uploading or len(self._units) > self._committing:
-            return False
-        return self._interval_is_over()
+        return not self._uploading and len(self._units) == len(self._linking)
 
     def _interval_is_over(self) -> bool:
         """Whether the next small unit may start; if not, a timer looks again when it may."""
         if not self._options.interval_s:
             return True
+        if self._accumulator.bytes >= self._options.fragment_bytes:
+            return True
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         wait_s = self._started_s + self._options.interval_s - now_s
         if wait_s > 0:
-            if not self._dispatch_scheduled:
-                self._dispatch_scheduled = True
-                loop.call_later(wait_s, self._dispatch)
+            if self._timer is None:
+                self._timer = loop.call_later(wait_s, self._ring)
             return False
         self._started_s = now_s
         return True
 
+    def _ring(self) -> None:
+        self._timer = None
+        self._dispatch()
+
     def _form_unit(self) -> Unit:
         """Take submissions until a fragment is full. A large batch is a unit of its own."""
-        taken, bodies, size = self._accumulator.take(
-            self._options.fragment_bytes, self._next_offset
-        )
-        now_us = self._runtime.now_us()
-        self._timestamp_us = max(self._timestamp_us, now_us)
-        drafts = [self._draft(*part) for part in self._split(bodies, size)]
+        full, waiting = self._options.fragment_bytes, self._accumulator.bytes
+        limit = waiting if fragments_for(waiting, full) == 1 else full
+        taken, bodies, size = self._accumulator.take(limit, self._next_offset)
+        self._timestamp_us = max(self._timestamp_us, self._runtime.now_us())
+        count = min(fragments_for(size, full), self._options.manifest_fragments_max)
+        drafts = [self._draft(*part) for part in divide(bodies, size, count)]
         return Unit(taken, drafts, self._timestamp_us)
-
-    def _split(self, bodies: list[bytes], size: int) -> list[tuple[list[bytes], int]]:
-        """Parts of about one fragment each, and no more of them than a manifest may link."""
-        parts_max = self._options.manifest_fragments_max
-        limit = max(self._options.fragment_bytes, -(-size // parts_max))
-        if size <= limit or len(bodies) == 1:
-            return [(bodies, size)]
-        parts: list[tuple[list[bytes], int]] = []
-        part: list[bytes] = []
-        part_size = 0
-        for body in bodies:
-            part.append(body)
-            part_size += len(body) + RECORD_OVERHEAD_BYTES
-            if part_size >= limit and len(parts) < parts_max - 1:
-                parts.append((part, part_size))
-                part, part_size = [], 0
-        if part:
-            parts.append((part, part_size))
-        return parts
 
     def _draft(self, bodies: list[bytes], size: int) -> Draft:
         draft = Draft(bodies, size, self._next_offset, self._next_seq_no)
@@ -237,13 +209,13 @@ class Sender:
                     for draft in unit.drafts:
                         group.create_task(self._upload(draft, unit.timestamp_us))
             unit.ready = True
-        except* StratalogError as group_error:
-            unit.error = _first(group_error)
+        except* StratalogError as errors:
+            unit.error = _first(errors)
         finally:
+            # Also when it was cancelled: what waits may be waiting for this upload to end.
             self._uploading -= 1
+            self.wake()
         self._start_committing()
-        if self._accumulator:
-            self._dispatch()
 
     async def _upload(self, draft: Draft, timestamp_us: int) -> None:
         """Store a draft under a fresh name. It may be linked only in the epoch that began it."""
@@ -261,16 +233,7 @@ class Sender:
             Patience(self._runtime, self._options.timeout_s),
         )
         self._counters.fragments.add(loop.time() - started_s, len(encoded.data))
-        limit_offset = draft.first_offset + len(draft.bodies)
-        fragment = Fragment(
-            path=path,
-            seq_no=draft.seq_no,
-            start=LogPosition(draft.first_offset, timestamp_us),
-            limit=LogPosition(limit_offset, timestamp_us),
-            num_bytes=len(encoded.data),
-            setsum=encoded.setsum,
-        )
-        draft.upload = Upload(fragment, epoch)
+        draft.upload = Upload(draft.stored(path, encoded, timestamp_us), epoch)
 
     async def _encode(self, draft: Draft, timestamp_us: int) -> EncodedFragment:
         def encode() -> EncodedFragment:
@@ -285,27 +248,24 @@ class Sender:
     # Committing
 
     def _start_committing(self) -> None:
-        if self._work is None and self.stopped is None:
+        if _ended(self._work) and self.stopped is None:
             self._work = self._spawn(self._commit_ready())
 
     async def _commit_ready(self) -> None:
         try:
             while self._units and (self._units[0].ready or self._units[0].error):
-                head = self._units[0]
-                if head.error is not None:
-                    self._abandon_from(head.error)
+                error = self._units[0].error
+                if error is not None:
+                    self._abandon(error)
                     continue
                 await self._wait_for_interval()
-                group = self._ready_group()
-                self._committing = len(group)
-                if self._accumulator:
-                    self._dispatch()
+                self._linking = self._ready_group()
+                self.wake()
                 try:
-                    await self._commit(group)
+                    await self._commit(self._linking)
                 finally:
-                    self._committing = 0
-                if self._accumulator:
-                    self.wake()
+                    self._linking = []
+                self.wake()
         finally:
             self._work = None
             self._tell_if_idle()
@@ -329,43 +289,38 @@ class Sender:
             self._committed_s = loop.time()
 
     async def _commit(self, group: list[Unit]) -> None:
-        uploads = [draft.upload for unit in group for draft in unit.drafts]
         try:
-            outcome = await self._committer.commit([each for each in uploads if each is not None])
+            outcome = await self._committer.commit([up for unit in group for up in unit.uploads])
         except Unknown as error:
-            self._fail(self._take(group), error)
-            self._stop(
-                NotHappened(f"the writer stopped before this append: {error}"),
-                Closed(f"the writer is closed, because an outcome is unknown: {error}"),
-            )
-            return
+            self._stop_in_doubt(error)
+        except Unavailable as error:
+            self._abandon(error)
         except StratalogError as error:
             self._stop(error)
+        else:
+            await self._after_commit(outcome, group)
+
+    async def _after_commit(self, outcome: Outcome, group: list[Unit]) -> None:
+        if outcome is Outcome.EPOCH_MOVED:
+            await self._upload_again(group)
             return
         if outcome is Outcome.LINKED:
             self._width = self._options.uploads_max
             self._acknowledge(group)
-            if self._committer.manifest.tail.offset != self._linked_upto:
-                self._fence()
-        elif outcome is Outcome.TAIL_MOVED:
+        if self._committer.manifest.tail.offset != self._linked_upto:
             self._fence()
-        else:
-            await self._upload_again(group)
 
     async def _upload_again(self, group: list[Unit]) -> None:
         """A sweep may have taken these. Nothing was acknowledged: store them under new names."""
         self._counters.uploads_again += len(group)
         for unit in group:
             unit.ready = False
-            await self._upload_unit_again(unit)
-
-    async def _upload_unit_again(self, unit: Unit) -> None:
-        try:
-            for draft in unit.drafts:
-                await self._upload(draft, unit.timestamp_us)
-            unit.ready = True
-        except StratalogError as error:
-            unit.error = error
+            try:
+                for draft in unit.drafts:
+                    await self._upload(draft, unit.timestamp_us)
+                unit.ready = True
+            except StratalogError as error:
+                unit.error = error
 
     def _acknowledge(self, group: list[Unit]) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -385,57 +340,71 @@ class Sender:
         """Remove units from the front; gives their submissions."""
         submissions: list[Submission] = []
         for unit in group:
-            taken = self._units.popleft()
-            assert taken is unit, "units settle in order"
+            invariant(self._units.popleft() is unit, "units settle in order")
             submissions.extend(unit.submissions)
         return submissions
 
     # When it does not go on
 
-    def _abandon_from(self, error: StratalogError) -> None:
-        """The first unit could not be stored: it failed, and the later ones are formed again."""
-        failed = self._units.popleft()
-        self._fail(failed.submissions, error)
+    def _abandon(self, error: StratalogError) -> None:
+        """The first unit failed. What waited as long for a store that does not answer fails too;
+        the rest is formed again."""
+        failed = self._take([self._units[0]])
         self._form_again()
+        if isinstance(error, Unavailable):
+            since_s = asyncio.get_running_loop().time() - self._options.timeout_s
+            while self._accumulator.first and self._accumulator.first.called_s <= since_s:
+                failed.append(self._accumulator.pop())
+        self._fail(failed, error)
 
     def _form_again(self) -> None:
-        for unit in self._units:
-            if unit.task is not None:
-                unit.task.cancel()
-        self._accumulator.push_back(
-            submission for unit in self._units for submission in unit.submissions
-        )
-        self._units.clear()
+        self._accumulator.push_back(self._drop_units())
         self._expect_tail()
         self.wake()
 
+    def _drop_units(self) -> list[Submission]:
+        """Stop all uploads; gives the submissions that were under way."""
+        units, self._units = self._units, deque()
+        for unit in units:
+            task, unit.task = unit.task, None
+            if task is not None:
+                task.remove_done_callback(self._look_after)
+                task.cancel()
+        return [submission for unit in units for submission in unit.submissions]
+
     def _fence(self) -> None:
         """Another writer appended. What we did not link did not happen."""
-        if self._options.on_fenced == "raise":
-            tail = self._committer.manifest.tail.offset
+        manifest = self._committer.manifest
+        tail = manifest.tail.offset
+        if manifest.seal is not None:
+            self._stop(Sealed("the log is sealed", actual=tail))
+        elif self._options.on_fenced == "raise":
             self._stop(Fenced(f"another writer took over; the log ends at {tail}", actual=tail))
-            return
-        self._counters.reopenings += 1
-        self._committer.take_over()
-        self._width = 1
-        self._form_again()
+        else:
+            self._counters.reopenings += 1
+            self._committer.take_over()
+            self._width = 1
+            self._form_again()
 
     def _stop(self, error: StratalogError, afterwards: StratalogError | None = None) -> None:
         """Nothing more will be written: everything that is not linked did not happen."""
         self.stopped = afterwards or error
-        for unit in self._units:
-            if unit.task is not None:
-                unit.task.cancel()
-        unlinked = [submission for unit in self._units for submission in unit.submissions]
-        self._units.clear()
-        self._fail([*unlinked, *self._accumulator.drain()], error)
+        self._fail([*self._drop_units(), *self._accumulator.drain()], error)
         self._tell_if_idle()
+
+    def _stop_in_doubt(self, doubt: Unknown) -> None:
+        """What was being linked is unknown, the rest did not happen, and the writer is closed."""
+        self._fail(self._take(self._linking), doubt)
+        self._stop(
+            NotHappened(f"the writer stopped before this append: {doubt}"),
+            Closed(f"the writer is closed, because an outcome is unknown: {doubt}"),
+        )
 
     def _fail(self, submissions: Iterable[Submission], error: StratalogError) -> None:
         for submission in submissions:
             submission.fail(error)
-            if not submission.watched and self.first_failure is None:
-                self.first_failure = error
+            if not submission.watched and len(self._failed) < FAILURES_KEPT_MAX:
+                self._failed.append(submission)
 
     async def _refuse(self, waiting: Sequence[Submission]) -> None:
         """Conditional appends that do not fit: answered from what is linked, nothing else.
@@ -465,6 +434,8 @@ class Sender:
             self._expect_tail()
         self.wake()
 
+    # Tasks
+
     def _tell_if_idle(self) -> None:
         if self._idle and self.idle:
             waiting, self._idle = self._idle, []
@@ -474,15 +445,22 @@ class Sender:
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
-        task.add_done_callback(self._report_defect)
+        task.add_done_callback(self._look_after)
         return task
 
-    def _report_defect(self, task: asyncio.Task[None]) -> None:
-        """A defect of ours must not leave callers waiting for ever."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None and self.stopped is None:
+    def _look_after(self, task: asyncio.Task[None]) -> None:
+        """A task that ends by a defect, or that others cancel, leaves nobody waiting for ever."""
+        if self.stopped is not None or self.idle:
+            return
+        if task.cancelled():
+            self._stop_in_doubt(Unknown("the writer's tasks were cancelled"))
+        elif (error := task.exception()) is not None:
             log.error("the writer failed", exc_info=error)
-            self._stop(Unknown(f"the writer failed: {error!r}"))
+            self._stop_in_doubt(Unknown(f"the writer failed: {error!r}"))
+
+
+def _ended(task: asyncio.Task[None] | None) -> bool:
+    return task is None or task.done()
 
 
 def _first(group: ExceptionGroup[StratalogError]) -> StratalogError:
@@ -491,9 +469,3 @@ def _first(group: ExceptionGroup[StratalogError]) -> StratalogError:
         error = error.exceptions[0]
     assert isinstance(error, StratalogError)
     return error
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -40,7 +40,9 @@ class Window:
             return False
         if self.from_timestamp_us is not None and 0 < limit.timestamp_us < self.from_timestamp_us:
             return False
-        return self.to_timestamp_us is None or not (0 < self.to_timestamp_us <= start.timestamp_us)
+        if self.to_timestamp_us is None or start.timestamp_us == 0:
+            return True
+        return start.timestamp_us < self.to_timestamp_us
 
 
 class Tree:

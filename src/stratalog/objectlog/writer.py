@@ -11,8 +11,6 @@ append. A writer belongs to the event loop that opened it.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import NoReturn, cast
 
@@ -22,6 +20,7 @@ from stratalog.objectlog.accumulator import Accumulator, Result, Submission
 from stratalog.objectlog.committer import Committer
 from stratalog.objectlog.creation import load_or_create
 from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
@@ -86,7 +85,7 @@ class LogWriter:
 
         async def start() -> LogWriter:
             store = open_store(url)
-            label = writer or f"{socket.gethostname()}-{os.getpid()}"
+            label = writer_label(writer)
             patient = PatientStore(store, runtime, options.timeout_s)
             if create:
                 manifest, etag = await load_or_create(patient, writer=label, runtime=runtime)
@@ -116,6 +115,9 @@ class LogWriter:
         self, bodies: Iterable[Body], *, expected_offset: int | None = None
     ) -> Span:
         """Append records that stay together: all of them or none, without a gap."""
+        many: object = bodies
+        if not isinstance(many, Iterable) or isinstance(many, bytes | bytearray | memoryview):
+            raise Invalid("append_many takes an iterable of bodies; append takes one")
         records = [self._checked(body) for body in bodies]
         if not records:
             raise Invalid("an empty batch cannot be appended")
@@ -135,7 +137,7 @@ class LogWriter:
         """Append without waiting: gives a future. Records keep the order of the calls.
 
         Raises ``Full`` when the queue is full; ``await log.drain()`` waits for room. A failure
-        that nobody looks at in the future is raised by the next ``flush``.
+        that nobody looks at in the future is raised by the next ``flush`` or by ``close``.
         """
         record = self._checked(body)
         if not self._accumulator.has_room():
@@ -154,19 +156,26 @@ class LogWriter:
     async def flush(self) -> None:
         """Wait until everything submitted so far is settled.
 
-        Raises the first failure of a ``submit`` since the last flush.
+        Raises the first failure of a ``submit`` whose future nobody has looked at.
         """
         await self._sender.wait_until_settled()
-        failure, self._sender.first_failure = self._sender.first_failure, None
-        if failure is not None:
-            raise failure.copy()
+        self._raise_unseen_failure()
 
     async def close(self) -> None:
-        """Settle what was submitted, then stop. Further appends raise ``Closed``."""
+        """Settle what was submitted, then stop. Further appends raise ``Closed``.
+
+        Raises the first failure of a ``submit`` whose future nobody has looked at.
+        """
         self._closed = True
         await self._sender.wait_until_idle()
         await self._sender.close()
         await self._committer.close()
+        self._raise_unseen_failure()
+
+    def _raise_unseen_failure(self) -> None:
+        failure = self._sender.take_unseen_failure()
+        if failure is not None:
+            raise failure
 
     @property
     def manifest(self) -> Manifest:

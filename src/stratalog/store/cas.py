@@ -29,6 +29,7 @@ from stratalog.errors import (
     Conflict,
     Denied,
     Exists,
+    Invalid,
     NotFound,
     StratalogError,
     Unavailable,
@@ -91,27 +92,31 @@ async def swap(
     patience: Patience,
 ) -> Landed | Overtaken:
     """Replace version ``etag`` by ``data``; ``is_ours`` knows it again, also below newer ones."""
-    attempts = 0
+    doubts = 0
     while True:
-        attempts += 1
+        refused = False
+        failure: StratalogError
         try:
             return Landed(await store.put_if_match(path, data, etag))
-        except Conflict:
-            refused = True
-        except (Unknown, Unavailable):
-            refused = False
-        except Denied:
-            if attempts == 1:
-                raise
-            refused = False
+        except Conflict as error:
+            failure, refused, doubts = error, True, doubts + 1
+        except Unknown as error:
+            failure, doubts = error, doubts + 1
+        except (Unavailable, Denied, Invalid) as error:
+            # This attempt did not land. If none before it may have, that is the answer.
+            failure = error
+            if not doubts:
+                if not isinstance(error, Unavailable) or not await patience.pause():
+                    raise
+                continue
         current = await _read_back(store, path, patience)
         if current is None or current.etag != etag:
             if current is not None and is_ours(current):
                 ours = current.data == data
                 return Landed(current.etag, None if ours else current)
-            return Overtaken(current, answered=refused and attempts == 1)
+            return Overtaken(current, answered=refused and doubts == 1)
         if not await patience.pause():
-            raise Unknown(f"{path}: no answer to a conditional put; it may still land", path=path)
+            raise Unknown(f"{path}: a conditional put may still land: {failure}", path=path)
 
 
 async def _read_back(store: Store, path: str, patience: Patience) -> Blob | None:
@@ -158,21 +163,26 @@ async def put_once(
 
 async def create(store: Store, path: str, data: bytes, patience: Patience) -> str:
     """Create a mutable object; gives its etag. ``Exists`` means that somebody else's was there."""
-    lost_answers = False
+    doubt = False
     while True:
         failure: StratalogError
         try:
             return await store.put_if_absent(path, data)
         except Exists as error:
             failure = error
-        except (Unknown, Unavailable) as error:
+        except Unknown as error:
+            failure, doubt = error, True
+        except (Unavailable, Denied, Invalid) as error:
             failure = error
-            lost_answers = True
+            if not doubt:
+                if not isinstance(error, Unavailable) or not await patience.pause():
+                    raise
+                continue
         current = await _read_back(store, path, patience)
         if current is not None:
             if current.data == data:
                 return current.etag
-            if lost_answers:
+            if doubt:
                 raise Unknown(f"{path} exists, and may have been created by this call", path=path)
             raise Exists(f"{path} exists in {store.url}", path=path)
         if not await patience.pause():

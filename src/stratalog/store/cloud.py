@@ -66,6 +66,8 @@ _FAILURES = (exceptions.BaseError, OSError, ValueError, RuntimeError)
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 _STATUS = re.compile(r"status code: (\d{3})")
 _ILLEGAL = (400, 405, 411, 413, 414, 416, 501)
+_SLOW = re.compile(r"<Code>RequestTimeout</Code>")
+_SKEWED = re.compile(r"<Code>RequestTimeTooSkewed</Code>")
 _EXPIRED = re.compile(r"<Code>(ExpiredToken|InvalidToken|TokenRefreshRequired)</Code>")
 _SECRET_SETTING = re.compile(r"key|secret|token|password|sas|credential", re.IGNORECASE)
 _REASON_CHARS_MAX = 600
@@ -294,6 +296,10 @@ class CloudStore:
         reason = f"{path} in {self.url}: {self._reason(error)}"
         status = _STATUS.search(str(error))
         code = int(status[1]) if status else 0
+        if _SKEWED.search(str(error)):
+            return Denied(
+                reason, path=path, hint="Set the clock of this machine: signatures carry its time."
+            )
         if isinstance(error, _REFUSED) or code in (401, 403) or _EXPIRED.search(str(error)):
             return Denied(reason, path=path)
         # Another 404 may be that of a credentials endpoint; for a listing the client has no word.
@@ -306,6 +312,8 @@ class CloudStore:
                 path=path,
                 hint="Run `stratalog doctor` on it.",
             )
+        if _SLOW.search(str(error)):
+            return otherwise(reason, path=path)
         if isinstance(error, exceptions.InvalidPathError | ValueError) or code in _ILLEGAL:
             return Invalid(f"the store refused the request: {reason}", path=path)
         return otherwise(reason, path=path)

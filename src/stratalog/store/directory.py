@@ -10,13 +10,20 @@ its path is its path. How each promise is kept:
   compared and replaced by ``rename``, and the directory is synced.
 - **Read**: the file is opened under the shared lock, so nobody acts on a version that a loss of
   power could still take back. It is read outside: a version, once opened, does not change.
+- **Doubt**: a version keeps its name in ``.stage`` beside its own until the directory is synced. If
+  that sync fails, or the writer is killed before it, the file is left with both. Whoever opens or
+  lists one with two names syncs file and directory first, and answers ``Unavailable`` until that
+  succeeds. What is left to chance: Linux may call a sync a success after one that failed, although
+  it has dropped what it could not write. A file system that stops at its first error, as ext4 and
+  XFS do for what directories hold, does not.
 - **Lock**: ``flock`` on the object's own directory. A store at ``/data`` and one at ``/data/a``
   exclude each other. The kernel frees the lock of a dead process.
 
 A directory removed while somebody waits for its lock takes no links any more; the put notices and
 starts again. Staged files of dead processes are removed after an hour, by the first write of a
-store object. Names that start with a dot are not objects. One limit that buckets do not have:
-a name cannot be an object and the beginning of other objects' paths at once.
+store object; one that marks a doubt stays as long as its object. Names that start with a dot are
+not objects. One limit that buckets do not have: a name cannot be an object and the beginning of
+other objects' paths at once.
 """
 
 from __future__ import annotations
@@ -59,6 +66,7 @@ from stratalog.store.protocol import Blob, Head, Listed, check_path, content_eta
 __all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 
 STAGE = ".stage"
+SPARE = "-spare"
 STAGE_AGE_US_MAX = 3_600_000_000
 ATTEMPTS_MAX = 1000
 LIST_ROWS_PER_HOP = 1000
@@ -79,6 +87,8 @@ class DirectoryStore:
                 hint="Use s3://, gs:// or az://, or memory:// to try things out.",
             )
         self._root = os.path.abspath(os.fspath(root))
+        if "\0" in self._root:
+            raise Invalid(f"no directory has a zero byte in its name: {self._root!r}")
         self._stage_directory = os.path.join(self._root, STAGE)
         self._runtime = runtime
         self._swept = False
@@ -146,7 +156,26 @@ class DirectoryStore:
         """Open the current version of an object, none that is not durable yet."""
         directory, name = self._place(path)
         with opened(directory) as fd, locked(fd, exclusive=False):
-            return os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=fd)
+            file_fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=fd)
+            try:
+                if _is_doubtful(os.fstat(file_fd)):
+                    self._settle(path, file_fd, fd)
+            except BaseException:
+                os.close(file_fd)
+                raise
+            return file_fd
+
+    def _settle(self, path: str, *fds: int) -> None:
+        """Make durable what a writer could not, or did not live to."""
+        try:
+            for fd in fds:
+                sync(fd)
+        except OSError as error:
+            raise Unavailable(
+                f"{path} in {self.url} is not known to be durable: {error.strerror}",
+                path=path,
+                hint="Check the disk and the system's log.",
+            ) from error
 
     def _read(self, path: str) -> bytes:
         with self._reading(path), open(self._open(path), "rb", buffering=0) as file:
@@ -197,7 +226,7 @@ class DirectoryStore:
             fd = open_durable(directory, self._root)
             try:
                 with locked(fd, exclusive=True):
-                    self._publish(path, fd, lambda: os.link(staged, name, dst_dir_fd=fd))
+                    self._publish(path, fd, staged, lambda: os.link(staged, name, dst_dir_fd=fd))
             except FileExistsError:
                 if os.path.isdir(os.path.join(directory, name)):
                     raise Invalid(f"{path} is the beginning of other paths", path=path) from None
@@ -213,10 +242,13 @@ class DirectoryStore:
             found = self._etag(name, fd)
             if found != etag:
                 raise self._conflict(path, etag, found)
-            self._publish(path, fd, lambda: os.rename(staged, name, dst_dir_fd=fd))
+            self._publish(path, fd, staged, lambda: _link_over(staged, name, fd))
 
-    def _publish(self, path: str, directory_fd: int, step: Callable[[], None]) -> None:
-        """Make staged bytes the object, durably. From the step on, a failure leaves it open."""
+    def _publish(self, path: str, directory_fd: int, staged: str, step: Callable[[], None]) -> None:
+        """Give staged bytes their second name, durably, and then take the first away.
+
+        From the step on, a failure leaves it open.
+        """
         begun = False
         try:
             step()
@@ -228,6 +260,7 @@ class DirectoryStore:
                     f"the directory of {path} could not be synced: {error.strerror}", path=path
                 ) from error
             raise
+        _discard(staged)
 
     def _etag(self, name: str, directory_fd: int) -> str | None:
         """The version that is there now, or none."""
@@ -242,7 +275,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _staged(self, data: bytes) -> Iterator[str]:
-        """Bytes on the disk under a name that nobody else uses; the name goes at the end."""
+        """Bytes on the disk under a name that nobody else uses. It stays only to mark a doubt."""
         staged = os.path.join(self._stage_directory, self._runtime.new_id(24))
         try:
             write_durably(staged, data)
@@ -251,9 +284,11 @@ class DirectoryStore:
             write_durably(staged, data)
         try:
             yield staged
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(staged)
+        except Unknown:
+            raise
+        except BaseException:
+            _discard(staged)
+            raise
 
     def _make_stage(self) -> None:
         found_root(self._root)
@@ -276,7 +311,10 @@ class DirectoryStore:
             with os.scandir(self._stage_directory) as entries:
                 for entry in entries:
                     with contextlib.suppress(FileNotFoundError):
-                        if entry.stat().st_mtime_ns < too_old_ns:
+                        found = entry.stat()
+                        if _is_doubtful(found) and not entry.name.endswith(SPARE):
+                            continue
+                        if found.st_mtime_ns < too_old_ns:
                             os.unlink(entry.path)
         except FileNotFoundError:
             return
@@ -340,6 +378,7 @@ class DirectoryStore:
     def _rows(self, base: str) -> Iterator[tuple[str, int | None]]:
         """One directory in byte order of full paths: a directory counts as its name and a slash."""
         rows: dict[str, int | None] = {}
+        doubtful = False
         missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
         directory = os.path.join(self._root, base)
         with missing, opened(directory) as fd, locked(fd, exclusive=False), os.scandir(fd) as found:
@@ -350,7 +389,11 @@ class DirectoryStore:
                     if entry.is_dir():
                         rows[f"{base}{entry.name}/"] = None
                     elif entry.is_file():
-                        rows[f"{base}{entry.name}"] = entry.stat().st_size
+                        stats = entry.stat()
+                        rows[f"{base}{entry.name}"] = stats.st_size
+                        doubtful = doubtful or _is_doubtful(stats)
+            if doubtful:
+                self._settle(base, fd)
         return iter(sorted(rows.items(), key=lambda row: row[0]))
 
     # Errors
@@ -371,3 +414,24 @@ class DirectoryStore:
         if error.errno in _ILLEGAL:
             return Invalid(f"the file system cannot keep this path: {reason}", path=path)
         return Unavailable(reason, path=path, hint="Check the disk and the system's log.")
+
+
+def _is_doubtful(found: os.stat_result) -> bool:
+    """Whether a file may have a name that is not durable: see the module's docstring."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+
+
+def _link_over(staged: str, name: str, directory_fd: int) -> None:
+    """What ``link`` does not do: give a file a second name that is taken, in one step."""
+    spare = staged + SPARE
+    os.link(staged, spare)
+    try:
+        os.rename(spare, name, dst_dir_fd=directory_fd)
+    except BaseException:
+        _discard(spare)
+        raise
+
+
+def _discard(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

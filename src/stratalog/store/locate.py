@@ -55,16 +55,21 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 
 def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -> Store:
     """The store that ``target`` names. A store passes through. Nothing is read or made yet."""
-    if not isinstance(target, str | os.PathLike):
+    if isinstance(target, Store):
         if options:
             raise Invalid("options go with a URL, not with a store that is open already")
         return target
-    location = os.fspath(target)
+    location = os.fspath(target) if isinstance(target, str | os.PathLike) else None
+    if not isinstance(location, str):
+        raise Invalid(
+            f"a store is not named by an object of type {type(target).__name__}",
+            hint="Give a path or a URL as text, a pathlib.Path, or a store.",
+        )
     url = _URL.fullmatch(location) if isinstance(target, str) else None
     if url is None:
         if not location:
             raise Invalid("an empty path names no store", hint='Use "." for this directory.')
-        return _directory(os.path.expanduser(location), options)
+        return _directory(location, options)
     scheme, rest = url[1].lower(), url[2]
     if scheme == "file":
         host, slash, path = rest.partition("/")
@@ -89,7 +94,8 @@ def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -
 
 def _directory(path: str, options: Mapping[str, str] | None) -> Store:
     _no_options(options, "directory")
-    return DirectoryStore(path)
+    # Looking for the home of a user whose name has a zero byte is a bare ValueError.
+    return DirectoryStore(path if "\0" in path else os.path.expanduser(path))
 
 
 def _no_options(options: Mapping[str, str] | None, kind: str) -> None:

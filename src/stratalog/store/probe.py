@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stratalog.errors import (
     Conflict,
@@ -34,15 +34,16 @@ from stratalog.store.protocol import Blob, Store
 
 PROBE_TIMEOUT_S = 30.0
 
-# Kept for each runtime, which a process has one of and a simulation its own.
-_passed: WeakKeyDictionary[Runtime, set[tuple[type[Store], str]]] = WeakKeyDictionary()
+# Kept for each runtime, which a process has one of and a simulation its own. A store is known by
+# its object: two servers may have buckets, and so URLs, of the same name.
+_passed: WeakKeyDictionary[Runtime, WeakValueDictionary[int, Store]] = WeakKeyDictionary()
 
 
 async def probe(store: Store, runtime: Runtime) -> None:
     """Raise ``Invalid`` if the store breaks a promise. Asked once for each store and process."""
-    passed = _passed.setdefault(runtime, set())
-    identity = _identity(store)
-    if identity in passed:
+    passed = _passed.setdefault(runtime, WeakValueDictionary())
+    whole = _whole(store)
+    if passed.get(id(whole)) is whole:
         return
     patience = Patience(runtime, PROBE_TIMEOUT_S)
     while True:
@@ -52,7 +53,8 @@ async def probe(store: Store, runtime: Runtime) -> None:
             if not await patience.pause():
                 raise Unavailable(f"{store.url} did not answer a probe: {error}") from error
             continue
-        passed.add(identity)
+        with contextlib.suppress(TypeError):  # an object that allows no weak reference
+            passed[id(whole)] = whole
         return
 
 
@@ -108,8 +110,8 @@ def _broken(store: Store, promise: str) -> Invalid:
     )
 
 
-def _identity(store: Store) -> tuple[type[Store], str]:
+def _whole(store: Store) -> Store:
     """A promise is the bucket's, not that of one prefix in it."""
     while isinstance(store, PrefixedStore | MeteredStore | PatientStore):
         store = store.inner
-    return type(store), store.url
+    return store

@@ -21,6 +21,11 @@ What a conditional put may answer:
 Reads answer ``NotFound``, ``Denied`` or ``Unavailable``. An implementation never repeats a
 conditional put by itself. Etags may be hashes of the content: equal bytes may have equal etags.
 
+Every operation ends. A store bounds its own calls in time, and answers ``Unavailable`` or
+``Unknown`` when the time is up: the log above counts its patience between calls and does not
+interrupt one, because a put that was abandoned may still land. Buckets have a time-out for each
+request; the directory has one for its lock, and relies on the kernel for the disk.
+
 Paths are relative, with ``/`` between parts; a part is neither empty nor ``.`` or ``..`` and
 does not start with a dot.
 """
