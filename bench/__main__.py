@@ -51,7 +51,9 @@ def object_log(
 
     def record(measured: Measurement) -> None:
         run.measurements.append(measured)
-        console.print(one_line(measured), highlight=False, soft_wrap=True)
+        line = one_line(measured)
+        if line:
+            console.print(line, highlight=False, soft_wrap=True)
 
     started_s = time.perf_counter()
     with ExitStack() as stack:

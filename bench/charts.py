@@ -51,7 +51,7 @@ def draw(run: Run, folder: Path) -> list[Path]:
          len(shares), lambda axes: _share_bars(axes, shares)),
     ]  # fmt: skip
     charts.extend(
-        ("scale", "Size of the root as the log grows", 8, partial(_curve, series=each))
+        ("scale", "Largest root put as the log grows", 8, partial(_curve, series=each))
         for each in series
     )
     return [

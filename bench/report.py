@@ -68,14 +68,17 @@ def _row(measured: Measurement) -> tuple[str, ...] | None:
 
 
 def _amount(value: float, unit: str) -> str:
-    number = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-    return f"{number} {unit}"
+    return f"{_number(value)} {unit}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _target(measured: Ratio | Figure) -> str:
     if measured.target is None:
         return ""
-    return f"{'≥' if measured.bound == 'at least' else '≤'} {measured.target:,.4g}"
+    return f"{'≥' if measured.bound == 'at least' else '≤'} {_number(measured.target)}"
 
 
 def _verdict(passes: bool | None) -> str:

@@ -17,6 +17,7 @@ class CountingStore(MemoryStore):
         self.creations = 0
         self.swaps = 0
         self.largest_swap = 0
+        self.largest_swap_lately = 0
 
     async def get(self, path: str) -> Blob:
         self.reads += 1
@@ -31,5 +32,6 @@ class CountingStore(MemoryStore):
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         self.swaps += 1
         self.largest_swap = max(self.largest_swap, len(data))
+        self.largest_swap_lately = max(self.largest_swap_lately, len(data))
         await asyncio.sleep(0)
         return await super().put_if_match(path, data, etag)

@@ -46,7 +46,7 @@ class Growth:
         self._bodies = make_bodies(RECORDS_PER_FRAGMENT, 1024)
         self._setsums = [Setsum.of(b"%d" % number) for number in range(1009)]
         self.root_bytes: dict[int, int] = {}
-        """The size of the root by how many fragments there were."""
+        """The largest root since the last entry, by how many fragments there were."""
 
     async def run(self) -> Manifest:
         """The last manifest. The incarnation changes now and then, as if writers were restarted."""
@@ -62,7 +62,8 @@ class Growth:
             await self._delete_replaced(before, committer.manifest)
             if indexes.stop >= restart_at:
                 restart_at += per_incarnation
-                self.root_bytes[indexes.stop] = len(committer.manifest.to_json())
+                self.root_bytes[indexes.stop] = self._store.largest_swap_lately
+                self._store.largest_swap_lately = 0
                 committer.take_over()
         await committer.close()
         return committer.manifest

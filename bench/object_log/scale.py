@@ -43,7 +43,7 @@ async def scale(session: Session) -> None:
     session.record(
         Series(
             question="scale",
-            name="size of the root",
+            name="largest root",
             place=PLACE,
             x_unit="fragments",
             y_unit="bytes",

@@ -1,8 +1,9 @@
 """Many callers that append one record each and wait for it.
 
-With 1,024 of them a fragment of about 1 MiB fills up with each round, and the limit is the straight
-loop. With 64 a round fills a small fragment that is linked before the callers go on, so the loop
-also puts the manifest.
+With 1,024 callers no more than 1 MiB is ever under way: the writer divides it into two fragments,
+one of which is uploaded while the other is linked. So the straight loop puts fragments of half of
+the callers' records, two at a time. With 64 a round fills a small fragment that is linked before
+the callers go on, so the loop also puts the manifest.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from stratalog.objectlog.options import KIB
 RECORD_BYTES = 1 * KIB
 TARGET = 0.7
 MANY, FEW = 1024, 64
+FRAGMENTS_UNDER_WAY = 2
 
 
 async def singles(session: Session) -> None:
@@ -35,11 +37,11 @@ async def singles(session: Session) -> None:
 
 async def _many(session: Session, place: Place) -> None:
     bodies = make_bodies(MANY * session.amount(32, 6), RECORD_BYTES)
-    batches = split(bodies, MANY)
+    batches = split(bodies, MANY // FRAGMENTS_UNDER_WAY)
 
     async def baseline() -> float:
         async with fresh_store(place) as store:
-            return await rate(batches, put_fragments(store, batches))
+            return await rate(batches, put_fragments(store, batches, FRAGMENTS_UNDER_WAY))
 
     await session.compare(
         question="singles",

@@ -18,7 +18,7 @@ from stratalog.objectlog.linking import link
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
 from stratalog.objectlog.options import KIB, MIB, RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.position import LogPosition
-from stratalog.objectlog.sender import ENCODE_INLINE_BYTES_MAX
+from stratalog.objectlog.uploader import ENCODE_INLINE_BYTES_MAX
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import open_store
 from stratalog.store.protocol import Store

@@ -32,6 +32,12 @@ def test_a_good_store_is_safe() -> None:
     assert "This store is safe for a log." in text
 
 
+def test_a_long_url_stands_whole_on_a_line_of_its_own() -> None:
+    url = f"{new_url()}/{'long/' * 60}end"
+    lines = call("doctor", url, *QUICK).stdout.splitlines()
+    assert lines[:2] == [url, "Guarantees"]
+
+
 def test_a_store_that_ignores_conditions_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "open_store", lambda url: Careless("careless"))
     report = json.loads(call("doctor", "memory://careless", *QUICK, "--json", code=15).stdout)

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import warnings
@@ -144,6 +145,57 @@ def test_a_warning_is_one_line_on_standard_error(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(objectlog, "create_log", create)
     assert call("init", new_url()).stderr == "warning: the locks may not hold\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_what_was_done_is_told_before_the_error(
+    tmp_path: Path, extra: list[str], unbuffered: str
+) -> None:
+    url = str(tmp_path / "log")
+    call("init", url)
+    done = subprocess.run(
+        [*PROGRAM, "append", url, "--expected-offset", "7", *extra],
+        input=b"x\n",
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert done.returncode == 5
+    outcome, error = done.stdout.splitlines()[:2]
+    if extra:
+        assert json.loads(outcome)["records"] == 0
+        assert json.loads(error)["kind"] == "conflict"
+    else:
+        assert outcome == b"nothing of the input was appended"
+        assert error == b"error: the log ends at 1, not at 7"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_error_keeps_its_exit_code_when_the_output_cannot_be_written(
+    tmp_path: Path, unbuffered: str
+) -> None:
+    url = str(tmp_path / "log")
+    call("init", url)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "append", url, "--expected-offset", "7"],
+            input=b"x\n",
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 5
+    assert done.stderr.startswith(b"error: the log ends at 1, not at 7\nnext: ")
+    assert done.stderr.count(b"\n") == 2
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_does_not_change_the_exit_code(tmp_path: Path, streams: str) -> None:
+    command = f"{shlex.join(PROGRAM)} read {shlex.quote(str(tmp_path / 'none'))} {streams}"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 3
 
 
 def test_help_teaches() -> None:

@@ -15,7 +15,7 @@ from stratalog.errors import Exists, StratalogError, Unknown
 from stratalog.objectlog import committer as committer_module
 from stratalog.objectlog import names as names_module
 from stratalog.objectlog import roller as roller_module
-from stratalog.objectlog import sender as sender_module
+from stratalog.objectlog import uploader as uploader_module
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.linking import Verdict, link
@@ -35,7 +35,8 @@ def acknowledge_before_the_manifest() -> Iterator[None]:
         for unit in group:
             offset = unit.drafts[0].first_offset
             for submission in unit.submissions:
-                submission.succeed(offset, unit.timestamp_us)
+                if not submission.future.done():
+                    submission.succeed(offset, unit.timestamp_us)
                 offset += len(submission.bodies)
         await commit(self, group)
 
@@ -81,7 +82,7 @@ def believe_exists() -> Iterator[None]:
         return path
 
     with (
-        patch.object(sender_module, "put_once", gullible),
+        patch.object(uploader_module, "put_once", gullible),
         patch.object(roller_module, "put_once", gullible),
     ):
         yield

@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 from stratalog.errors import Conflict
+from stratalog.store import directory, durable
 from stratalog.store.directory import DirectoryStore
 from stratalog.store.durable import open_durable
 
@@ -169,14 +171,24 @@ def _crash(step: int, place: str, operation: str) -> bool:
 
 
 def _state(place: str) -> str:
+    """What a reader finds, and whether it had to sync that first."""
     store = DirectoryStore(place)
+    synced: list[str] = []
+
+    def sync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        durable.sync(fd)
 
     async def look() -> str:
         rows = [row.path async for row in store.list()]
         assert rows in ([], ["a/b/x"]), rows
+        synced.clear()
         return (await store.get("a/b/x")).data.decode() if rows else "nothing"
 
-    return asyncio.run(look())
+    with mock.patch.object(directory, "sync", sync):
+        found = asyncio.run(look())
+    assert synced in ([], [f"{place}/a/b/x", f"{place}/a/b"]), synced
+    return f"{found}, synced" if synced else found
 
 
 def _must_work(place: str) -> None:
@@ -188,8 +200,8 @@ def _must_work(place: str) -> None:
         assert (await store.get("a/b/y")).data == b"after"
 
     asyncio.run(use())
-    for directory in ("", "a", "a/b", ".stage"):
-        path = os.path.join(place, directory).rstrip("/")
+    for below in ("", "a", "a/b", ".stage"):
+        path = os.path.join(place, below).rstrip("/")
         assert not os.stat(path).st_mode & 0o1000, f"{path} is not settled"
         os.close(open_durable(path, place))
 

@@ -159,6 +159,26 @@ def test_an_expired_token_is_a_matter_of_credentials(parrot: Parrot) -> None:
         create(store_at(parrot))
 
 
+def test_a_request_that_the_server_found_too_slow_is_not_refused(parrot: Parrot) -> None:
+    parrot.status, parrot.body = 400, "<Error><Code>RequestTimeout</Code></Error>"
+    store = store_at(parrot, timeout_s="0.3")
+    for put in (create, replace):
+        with pytest.raises(Unknown):
+            put(store)
+    for other in (read, enumerate_all, delete):
+        with pytest.raises(Unavailable):
+            other(store)
+
+
+@pytest.mark.parametrize("call", [create, replace, read, enumerate_all])
+def test_a_wrong_clock_is_denied_with_a_hint(parrot: Parrot, call: object) -> None:
+    assert callable(call)
+    parrot.status, parrot.body = 403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"
+    with pytest.raises(Denied) as caught:
+        call(store_at(parrot))
+    assert "clock" in caught.value.hint
+
+
 def test_a_conditional_put_is_sent_once_and_a_read_again(parrot: Parrot) -> None:
     parrot.status = 503
     store = store_at(parrot)

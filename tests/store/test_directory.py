@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound, Unavailable, Unknown
 from stratalog.store import DirectoryStore, MemoryStore, UnsafeFileSystemWarning, durable, mounts
 from stratalog.store import directory as directory_module
+from stratalog.store import stage as stage_module
 
 SCRIPT = Path(__file__).with_name("directory_processes.py")
 
@@ -75,11 +76,14 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_a_store_that_works(
     tmp_path: Path,
 ) -> None:
     found = json.loads(run_processes("crash", tmp_path))
-    assert set(found["create"]) == {"nothing", "new"}
-    assert set(found["replace"]) == {"old", "new"}
-    for states in found.values():
+    for operation, before in (("create", "nothing"), ("replace", "old")):
+        states = found[operation]
         assert len(states) > 8
-        assert states == sorted(states, key=lambda state: state == "new"), "lands at one step"
+        # The sync of the directory and the removal of the staged name are two steps.
+        doubtful = states.index("new, synced")
+        assert states[doubtful : doubtful + 2] == ["new, synced"] * 2, "readers settle a doubt"
+        assert set(states[:doubtful]) == {before}
+        assert set(states[doubtful + 2 :]) == {"new"}
 
 
 def test_an_acknowledged_create_has_synced_file_directory_and_new_parents(
@@ -203,7 +207,7 @@ def test_a_staged_file_that_was_swept_is_staged_again(
             swept.append(path)
             os.unlink(path)
 
-    monkeypatch.setattr(directory_module, "write_durably", write)
+    monkeypatch.setattr(stage_module, "write_durably", write)
     asyncio.run(DirectoryStore(tmp_path).put_if_absent("a/x", b"1"))
     assert (tmp_path / "a" / "x").read_bytes() == b"1"
     assert swept
@@ -305,6 +309,104 @@ def test_a_failure_to_sync_the_directory_leaves_it_open(
         asyncio.run(store.put_if_absent("y", b"2"))
     with pytest.raises(Unknown):
         asyncio.run(store.put_if_match("x", b"2", etag))
+
+
+def names_synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what the store syncs from now on, but for staged bytes."""
+    synced: list[str] = []
+
+    def sync(fd: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        durable.sync(fd)
+
+    monkeypatch.setattr(directory_module, "sync", sync)
+    return synced
+
+
+async def listed(store: DirectoryStore) -> list[str]:
+    return [row.path async for row in store.list()]
+
+
+@pytest.mark.parametrize("operation", ["create", "replace"])
+def test_what_could_not_be_synced_is_not_read_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    store, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path / "a")
+
+    async def fail_to_write() -> None:
+        if operation == "create":
+            await store.put_if_absent("a/x", b"new")
+        else:
+            await store.put_if_match("a/x", b"new", etag)
+
+    asyncio.run(store.put_if_absent("a/neighbour", b"1"))
+    etag = asyncio.run(store.put_if_absent("a/x", b"old")) if operation == "replace" else ""
+    with monkeypatch.context() as patch:
+        patch.setattr(directory_module, "sync", failing(errno.EIO))
+        with pytest.raises(Unknown):
+            asyncio.run(fail_to_write())
+        for read in (store.get("a/x"), store.head("a/x"), other.get("x"), other.head("x")):
+            with pytest.raises(Unavailable, match="not known to be durable"):
+                asyncio.run(read)
+        for anybody in (store, other):
+            with pytest.raises(Unavailable, match="not known to be durable"):
+                asyncio.run(listed(anybody))
+        assert asyncio.run(store.get("a/neighbour")).data == b"1"
+    synced = names_synced(monkeypatch)
+    assert asyncio.run(other.get("x")).data == b"new"
+    assert synced == ["x", "a"]
+    synced.clear()
+    assert asyncio.run(listed(store)) == ["a/neighbour", "a/x"]
+    assert synced == ["a"]
+
+
+def test_a_replacement_that_is_durable_ends_the_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DirectoryStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(directory_module, "sync", failing(errno.EIO))
+        with pytest.raises(Unknown):
+            asyncio.run(store.put_if_absent("x", b"1"))
+    blob = asyncio.run(store.get("x"))
+    asyncio.run(store.put_if_match("x", b"2", blob.etag))
+    synced = names_synced(monkeypatch)
+    assert asyncio.run(store.get("x")).data == b"2"
+    assert synced == []
+
+
+def test_writing_and_reading_in_peace_leaves_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DirectoryStore(tmp_path)
+
+    async def scenario() -> None:
+        etag = await store.put_if_absent("a/x", b"1")
+        await store.put_if_match("a/x", b"2", etag)
+        with pytest.raises(Exists):
+            await store.put_if_absent("a/x", b"3")
+        with pytest.raises(Conflict):
+            await store.put_if_match("a/x", b"3", etag)
+        assert os.listdir(tmp_path / ".stage") == []
+        synced = names_synced(monkeypatch)
+        await store.get("a/x")
+        assert await listed(store) == ["a/x"]
+        assert synced == []
+
+    asyncio.run(scenario())
+
+
+def test_a_mark_of_doubt_is_not_swept_before_its_object_is_gone(tmp_path: Path) -> None:
+    asyncio.run(DirectoryStore(tmp_path).put_if_absent("x", b"1"))
+    mark, spare = tmp_path / ".stage" / "mark", tmp_path / ".stage" / "dead-spare"
+    os.link(tmp_path / "x", mark)
+    os.link(tmp_path / "x", spare)
+    os.utime(mark, (time.time() - 3700, time.time() - 3700))
+    asyncio.run(DirectoryStore(tmp_path).put_if_absent("y", b"1"))
+    assert os.listdir(tmp_path / ".stage") == ["mark"]
+    asyncio.run(DirectoryStore(tmp_path).delete_many(["x"]))
+    asyncio.run(DirectoryStore(tmp_path).put_if_absent("z", b"1"))
+    assert os.listdir(tmp_path / ".stage") == []
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,24 @@ def test_a_wrong_url_is_refused_without_showing_secrets(url: str, part: str) -> 
     assert "user:secret" not in f"{caught.value} {caught.value.hint}"
 
 
+class BytesPath:
+    def __fspath__(self) -> bytes:
+        return b"x"
+
+
+@pytest.mark.parametrize("target", [None, b"x", 5, object(), BytesPath()])
+def test_what_names_no_store_is_refused(target: object) -> None:
+    with pytest.raises(Invalid, match=f"of type {type(target).__name__}") as caught:
+        open_store(target)  # type: ignore[arg-type]
+    assert "pathlib.Path" in caught.value.hint
+
+
+@pytest.mark.parametrize("spelled", ["a\0b", "~\0", "file:///a%00b", Path("a\0b")])
+def test_a_path_with_a_zero_byte_is_refused(spelled: str | Path) -> None:
+    with pytest.raises(Invalid, match="zero byte"):
+        open_store(spelled)
+
+
 def test_an_unknown_scheme_is_told_which_ones_there_are() -> None:
     with pytest.raises(Invalid) as caught:
         open_store("hdfs://x")

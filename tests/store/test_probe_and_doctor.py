@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from typing import cast
 
 import pytest
 
@@ -23,7 +24,7 @@ from store.broken_stores import (
 )
 from stratalog.errors import Denied, Exists, Invalid, Unavailable, Unknown
 from stratalog.runtime import Runtime
-from stratalog.store import MemoryStore, PrefixedStore, open_store
+from stratalog.store import MemoryStore, PrefixedStore, Store, open_store
 from stratalog.store.doctor import Report, examine
 from stratalog.store.metered import MeteredStore
 from stratalog.store.probe import probe
@@ -73,6 +74,41 @@ def test_a_store_is_probed_once_per_runtime_whatever_the_prefix() -> None:
         await probe(metered, runtime)
         assert metered.stats().requests == first
         await probe(metered, Runtime())
+        assert metered.stats().requests == 2 * first
+
+    asyncio.run(scenario())
+
+
+def test_buckets_of_the_same_name_on_two_servers_are_two_stores() -> None:
+    async def scenario() -> None:
+        runtime = Runtime()
+        here, there = MeteredStore(MemoryStore("same")), MeteredStore(MemoryStore("same"))
+        assert here.url == there.url
+        for store in (here, there, here):
+            await probe(PrefixedStore(store, "a"), runtime)
+        assert here.stats().requests == there.stats().requests > 0
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_allows_no_weak_reference_is_probed_each_time() -> None:
+    class Slotted:
+        """Passes everything on, and has room for nothing else."""
+
+        __slots__ = ("_store",)
+
+        def __init__(self, store: Store) -> None:
+            self._store = store
+
+        def __getattr__(self, attribute: str) -> object:
+            return getattr(self._store, attribute)
+
+    async def scenario() -> None:
+        metered = MeteredStore(MemoryStore(name()))
+        slotted, runtime = cast("Store", Slotted(metered)), Runtime()
+        await probe(slotted, runtime)
+        first = metered.stats().requests
+        await probe(slotted, runtime)
         assert metered.stats().requests == 2 * first
 
     asyncio.run(scenario())

@@ -110,7 +110,9 @@ async def _append(
             raise
         finally:
             await pipeline.settle()
-            _tell(pipeline.outcome, complete, as_json)
+            # Being unable to tell must not hide the failure that is to be told.
+            with contextlib.nullcontext() if complete else contextlib.suppress(OSError):
+                _tell(pipeline.outcome, complete, as_json)
 
 
 async def _batches(

@@ -31,8 +31,7 @@ class Submission(msgspec.Struct, eq=False):
     expected_offset: int | None
 
     def succeed(self, first_offset: int, timestamp_us: int) -> None:
-        if self.future.done():
-            return
+        """Answer a caller that is still there."""
         first = LogPosition(first_offset, timestamp_us)
         self.future.set_result(first if self.one else Span(first, first_offset + len(self.bodies)))
 
@@ -71,7 +70,9 @@ class Accumulator:
     @property
     def crowded(self) -> bool:
         """Whether a newcomer has to wait: there is no room, or others are in line for it."""
-        return bool(self._room) or not self.has_room()
+        return (
+            self.bytes >= self._bytes_max or self.records >= self._records_max or bool(self._room)
+        )
 
     async def wait_for_room(self) -> None:
         """Wait for one's turn. Turns come in the order of the calls."""

@@ -205,7 +205,7 @@ class Committer:
             data = manifest.to_json()
             if len(data) <= ROOT_BYTES_MAX or not self._roller.consider(self.manifest, self.names):
                 return manifest, data, rollups
-            if not await self._roller.wait():
+            if not await self._roller.wait(rollups):
                 return manifest, data, rollups
 
     async def _leave_room(self) -> None:

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stratalog.errors import Closed, Corrupt, NotFound, Trimmed
+from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
 from stratalog.meter import Timing
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
@@ -126,6 +126,7 @@ class LogReader:
 
         None of them lies wholly before ``from_offset``; at least one is given if there is data.
         """
+        _check_bounds(from_timestamp_us)
         window = Window(from_offset, limits.to_offset, from_timestamp_us, limits.to_timestamp_us)
         found: list[Fragment] = []
         size = records = 0
@@ -172,6 +173,7 @@ class LogReader:
         ``to_offset`` and ``to_timestamp_us`` are exclusive. Ends at the tail that the reader
         knew when the iteration began.
         """
+        _check_bounds(to_offset, from_timestamp_us, to_timestamp_us)
         limit = self.tail if to_offset is None else min(to_offset, self.tail)
         window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
         async with aclosing(self._fetch_ahead(window)) as ahead:
@@ -361,6 +363,13 @@ class LogReader:
 
 def _missing(path: str) -> Corrupt:
     return Corrupt(f"{path} is missing although the log links it", path=path)
+
+
+def _check_bounds(*bounds: int | None) -> None:
+    """Refuse text and the like before it is compared with a number."""
+    for bound in bounds:
+        if type(bound) not in (int, type(None)):
+            raise Invalid(f"an offset or a time is a whole number, not {bound!r}")
 
 
 def _beyond(value: int, limit: int | None) -> bool:

@@ -80,12 +80,11 @@ class Roller:
         self._under_way = asyncio.ensure_future(self._roll_up(plan, names, manifest.sweep_epoch))
         return True
 
-    async def wait(self) -> bool:
-        """Wait for the roll-up under way. True if it is ready to be linked."""
-        before = len(self._ready)
+    async def wait(self, known: int) -> bool:
+        """Wait for the roll-up under way. True if more than the ``known`` ones are ready now."""
         if self._under_way is not None:
             await asyncio.wait([self._under_way])
-        return len(self._ready) > before
+        return len(self._ready) > known
 
     async def close(self) -> None:
         """Stop. What was stored and nobody linked is left to the sweep."""

@@ -32,18 +32,16 @@ from stratalog.errors import (
 )
 from stratalog.invariants import invariant
 from stratalog.objectlog.accumulator import Accumulator, Submission
-from stratalog.objectlog.committer import Committer, Outcome, Upload
-from stratalog.objectlog.fragment import EncodedFragment, encode_fragment
-from stratalog.objectlog.options import KIB, WriterOptions
+from stratalog.objectlog.committer import Committer, Outcome
+from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.units import Draft, Unit, divide, fragments_for
+from stratalog.objectlog.uploader import Uploader
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Patience, put_once
 from stratalog.store.protocol import Store
 
 log = logging.getLogger(__name__)
 
-ENCODE_INLINE_BYTES_MAX = 32 * KIB
 FAILURES_KEPT_MAX = 1000
 
 
@@ -59,7 +57,7 @@ class Sender:
         runtime: Runtime,
         counters: WriterCounters,
     ) -> None:
-        self._store = store
+        self._uploader = Uploader(store, committer, options, runtime, counters)
         self._committer = committer
         self._accumulator = accumulator
         self._options = options
@@ -177,6 +175,9 @@ class Sender:
         """Take submissions until a fragment is full. A large batch is a unit of its own."""
         full, waiting = self._options.fragment_bytes, self._accumulator.bytes
         limit = waiting if fragments_for(waiting, full) == 1 else full
+        if not self._units and full // 2 <= waiting == limit:
+            # Callers that move in step would leave the uploads idle while they are answered.
+            limit = waiting // 2
         taken, bodies, size = self._accumulator.take(limit, self._next_offset)
         self._timestamp_us = max(self._timestamp_us, self._runtime.now_us())
         count = min(fragments_for(size, full), self._options.manifest_fragments_max)
@@ -203,11 +204,11 @@ class Sender:
         self._uploading += 1
         try:
             if len(unit.drafts) == 1:
-                await self._upload(unit.drafts[0], unit.timestamp_us)
+                await self._uploader.upload(unit.drafts[0], unit.timestamp_us)
             else:
                 async with asyncio.TaskGroup() as group:
                     for draft in unit.drafts:
-                        group.create_task(self._upload(draft, unit.timestamp_us))
+                        group.create_task(self._uploader.upload(draft, unit.timestamp_us))
             unit.ready = True
         except* StratalogError as errors:
             unit.error = _first(errors)
@@ -216,34 +217,6 @@ class Sender:
             self._uploading -= 1
             self.wake()
         self._start_committing()
-
-    async def _upload(self, draft: Draft, timestamp_us: int) -> None:
-        """Store a draft under a fresh name. It may be linked only in the epoch that began it."""
-        committer = self._committer
-        names, epoch = committer.names, committer.manifest.sweep_epoch
-        encoded = draft.encoded
-        if encoded is None:
-            encoded = draft.encoded = await self._encode(draft, timestamp_us)
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
-        path = await put_once(
-            self._store,
-            lambda: names.fragment(draft.seq_no),
-            encoded.data,
-            Patience(self._runtime, self._options.timeout_s),
-        )
-        self._counters.fragments.add(loop.time() - started_s, len(encoded.data))
-        draft.upload = Upload(draft.stored(path, encoded, timestamp_us), epoch)
-
-    async def _encode(self, draft: Draft, timestamp_us: int) -> EncodedFragment:
-        def encode() -> EncodedFragment:
-            return encode_fragment(
-                draft.first_offset, timestamp_us, draft.bodies, self._options.compression
-            )
-
-        if draft.size <= ENCODE_INLINE_BYTES_MAX:
-            return encode()
-        return await self._runtime.compute(encode)
 
     # Committing
 
@@ -261,10 +234,9 @@ class Sender:
                 await self._wait_for_interval()
                 self._linking = self._ready_group()
                 self.wake()
-                try:
-                    await self._commit(self._linking)
-                finally:
-                    self._linking = []
+                await self._commit(self._linking)
+                # Not when it was cut short: then these are in doubt (`_look_after`).
+                self._linking = []
                 self.wake()
         finally:
             self._work = None
@@ -317,7 +289,7 @@ class Sender:
             unit.ready = False
             try:
                 for draft in unit.drafts:
-                    await self._upload(draft, unit.timestamp_us)
+                    await self._uploader.upload(draft, unit.timestamp_us)
                 unit.ready = True
             except StratalogError as error:
                 unit.error = error
@@ -332,7 +304,8 @@ class Sender:
             counters.record_bytes += sum(draft.size for draft in unit.drafts)
             offset, timestamp_us = unit.drafts[0].first_offset, unit.timestamp_us
             for submission in submissions:
-                submission.succeed(offset, timestamp_us)
+                if not submission.future.done():
+                    submission.succeed(offset, timestamp_us)
                 offset += len(submission.bodies)
             self._linked_upto = offset
 
@@ -394,7 +367,7 @@ class Sender:
 
     def _stop_in_doubt(self, doubt: Unknown) -> None:
         """What was being linked is unknown, the rest did not happen, and the writer is closed."""
-        self._fail(self._take(self._linking), doubt)
+        self._fail(self._take([unit for unit in self._linking if unit in self._units]), doubt)
         self._stop(
             NotHappened(f"the writer stopped before this append: {doubt}"),
             Closed(f"the writer is closed, because an outcome is unknown: {doubt}"),

@@ -51,6 +51,7 @@ class LogWriter:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._options = options
+        self._record_bytes_max = options.record_bytes_max
         self._counters = WriterCounters()
         self._accumulator = Accumulator(options.queue_bytes_max, options.queue_records_max)
         self._committer = Committer(
@@ -109,7 +110,8 @@ class LogWriter:
         if self._accumulator.crowded:
             await self._room()
         size = len(record) + RECORD_OVERHEAD_BYTES
-        return cast(LogPosition, await self._enqueue((record,), size, True, True, expected_offset))
+        future = self._enqueue((record,), size, True, True, expected_offset)
+        return await future  # type: ignore[return-value]
 
     async def append_many(
         self, bodies: Iterable[Body], *, expected_offset: int | None = None
@@ -205,12 +207,15 @@ class LogWriter:
         watched: bool,
         expected_offset: int | None,
     ) -> asyncio.Future[Result]:
-        self._check_open()
+        if self._closed or self._sender.stopped is not None:
+            self._check_open()
         if asyncio.get_running_loop() is not self._loop:
             raise Invalid(
                 "this writer belongs to another event loop",
                 hint="Open one in each loop, or use stratalog.sync from threads.",
             )
+        if expected_offset is not None and type(expected_offset) is not int:
+            raise Invalid(f"expected_offset is a whole number, not {expected_offset!r}")
         future: asyncio.Future[Result] = self._loop.create_future()
         self._accumulator.push(
             Submission(records, size, future, self._loop.time(), one, watched, expected_offset)
@@ -219,21 +224,22 @@ class LogWriter:
         return future
 
     def _checked(self, body: Body) -> bytes:
-        if type(body) is not bytes:
-            if not isinstance(body, bytes | bytearray | memoryview):
-                raise Invalid(
-                    f"a record's body is bytes, not {type(body).__name__}",
-                    hint="Encode it first, e.g. text.encode().",
-                )
-            body = bytes(body)
-        if len(body) > self._options.record_bytes_max:
+        if type(body) is bytes and len(body) <= self._record_bytes_max:
+            return body
+        if not isinstance(body, bytes | bytearray | memoryview):
             raise Invalid(
-                f"a record of {len(body)} bytes is larger than record_bytes_max",
-                hint="Split it, or raise WriterOptions.record_bytes_max.",
-                expected=self._options.record_bytes_max,
-                actual=len(body),
+                f"a record's body is bytes, not {type(body).__name__}",
+                hint="Encode it first, e.g. text.encode().",
             )
-        return body
+        size = memoryview(body).nbytes
+        if size > self._record_bytes_max:
+            raise Invalid(
+                f"a record of {size} bytes is larger than record_bytes_max",
+                hint="Split it, or raise WriterOptions.record_bytes_max.",
+                expected=self._record_bytes_max,
+                actual=size,
+            )
+        return bytes(body)
 
     def _check_open(self) -> None:
         if self._sender.stopped is not None:

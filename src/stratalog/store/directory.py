@@ -32,7 +32,6 @@ import contextlib
 import errno
 import itertools
 import os
-import stat
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -50,24 +49,20 @@ from stratalog.errors import (
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime, run_blocking
 from stratalog.store.durable import (
-    found_root,
     locked,
     make_missing,
     open_durable,
     opened,
     sync,
     sync_nearest,
-    write_durably,
 )
 from stratalog.store.listing import can_match
 from stratalog.store.mounts import UnsafeFileSystemWarning, warn_if_unsafe
 from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
+from stratalog.store.stage import STAGE, Stage, discard, is_doubtful, link_over
 
 __all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 
-STAGE = ".stage"
-SPARE = "-spare"
-STAGE_AGE_US_MAX = 3_600_000_000
 ATTEMPTS_MAX = 1000
 LIST_ROWS_PER_HOP = 1000
 
@@ -89,9 +84,7 @@ class DirectoryStore:
         self._root = os.path.abspath(os.fspath(root))
         if "\0" in self._root:
             raise Invalid(f"no directory has a zero byte in its name: {self._root!r}")
-        self._stage_directory = os.path.join(self._root, STAGE)
-        self._runtime = runtime
-        self._swept = False
+        self._stage = Stage(self._root, runtime)
         warn_if_unsafe(self._root)
 
     @property
@@ -158,7 +151,7 @@ class DirectoryStore:
         with opened(directory) as fd, locked(fd, exclusive=False):
             file_fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=fd)
             try:
-                if _is_doubtful(os.fstat(file_fd)):
+                if is_doubtful(os.fstat(file_fd)):
                     self._settle(path, file_fd, fd)
             except BaseException:
                 os.close(file_fd)
@@ -209,9 +202,7 @@ class DirectoryStore:
     def _retried(self, path: str, attempt: Callable[[], None]) -> None:
         """Try until no directory and no staged file vanished on the way."""
         try:
-            if not self._swept:
-                self._swept = True
-                self._sweep_stage()
+            self._stage.sweep_once()
             for _ in range(ATTEMPTS_MAX):
                 with contextlib.suppress(FileNotFoundError):
                     return attempt()
@@ -222,7 +213,7 @@ class DirectoryStore:
     def _create(self, path: str, data: bytes) -> None:
         directory, name = self._place(path)
         self._make_missing(directory)
-        with self._staged(data) as staged:
+        with self._stage.staged(data) as staged:
             fd = open_durable(directory, self._root)
             try:
                 with locked(fd, exclusive=True):
@@ -238,11 +229,15 @@ class DirectoryStore:
         directory, name = self._place(path)
         if not os.path.isdir(directory):
             raise self._conflict(path, etag, None)
-        with self._staged(data) as staged, opened(directory) as fd, locked(fd, exclusive=True):
+        with (
+            self._stage.staged(data) as staged,
+            opened(directory) as fd,
+            locked(fd, exclusive=True),
+        ):
             found = self._etag(name, fd)
             if found != etag:
                 raise self._conflict(path, etag, found)
-            self._publish(path, fd, staged, lambda: _link_over(staged, name, fd))
+            self._publish(path, fd, staged, lambda: link_over(staged, name, fd))
 
     def _publish(self, path: str, directory_fd: int, staged: str, step: Callable[[], None]) -> None:
         """Give staged bytes their second name, durably, and then take the first away.
@@ -260,7 +255,14 @@ class DirectoryStore:
                     f"the directory of {path} could not be synced: {error.strerror}", path=path
                 ) from error
             raise
-        _discard(staged)
+        discard(staged)
+
+    def _make_missing(self, directory: str) -> None:
+        try:
+            make_missing(directory, self._root)
+        except FileNotFoundError:
+            self._stage.make()
+            make_missing(directory, self._root)
 
     def _etag(self, name: str, directory_fd: int) -> str | None:
         """The version that is there now, or none."""
@@ -272,52 +274,6 @@ class DirectoryStore:
             if error.errno in _MISSING:
                 return None
             raise
-
-    @contextlib.contextmanager
-    def _staged(self, data: bytes) -> Iterator[str]:
-        """Bytes on the disk under a name that nobody else uses. It stays only to mark a doubt."""
-        staged = os.path.join(self._stage_directory, self._runtime.new_id(24))
-        try:
-            write_durably(staged, data)
-        except FileNotFoundError:
-            self._make_stage()
-            write_durably(staged, data)
-        try:
-            yield staged
-        except Unknown:
-            raise
-        except BaseException:
-            _discard(staged)
-            raise
-
-    def _make_stage(self) -> None:
-        found_root(self._root)
-        make_missing(self._stage_directory, self._root)
-        os.close(open_durable(self._stage_directory, self._root))
-
-    def _make_missing(self, directory: str) -> None:
-        try:
-            make_missing(directory, self._root)
-        except FileNotFoundError:
-            self._make_stage()
-            make_missing(directory, self._root)
-
-    def _sweep_stage(self) -> None:
-        """Remove what dead processes left. One that merely slept stages its bytes again."""
-        too_old_ns = (self._runtime.now_us() - STAGE_AGE_US_MAX) * 1000
-        try:
-            if os.stat(self._stage_directory).st_mode & stat.S_ISVTX:
-                self._make_stage()
-            with os.scandir(self._stage_directory) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        found = entry.stat()
-                        if _is_doubtful(found) and not entry.name.endswith(SPARE):
-                            continue
-                        if found.st_mtime_ns < too_old_ns:
-                            os.unlink(entry.path)
-        except FileNotFoundError:
-            return
 
     # Deleting
 
@@ -391,7 +347,7 @@ class DirectoryStore:
                     elif entry.is_file():
                         stats = entry.stat()
                         rows[f"{base}{entry.name}"] = stats.st_size
-                        doubtful = doubtful or _is_doubtful(stats)
+                        doubtful = doubtful or is_doubtful(stats)
             if doubtful:
                 self._settle(base, fd)
         return iter(sorted(rows.items(), key=lambda row: row[0]))
@@ -414,24 +370,3 @@ class DirectoryStore:
         if error.errno in _ILLEGAL:
             return Invalid(f"the file system cannot keep this path: {reason}", path=path)
         return Unavailable(reason, path=path, hint="Check the disk and the system's log.")
-
-
-def _is_doubtful(found: os.stat_result) -> bool:
-    """Whether a file may have a name that is not durable: see the module's docstring."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
-
-
-def _link_over(staged: str, name: str, directory_fd: int) -> None:
-    """What ``link`` does not do: give a file a second name that is taken, in one step."""
-    spare = staged + SPARE
-    os.link(staged, spare)
-    try:
-        os.rename(spare, name, dst_dir_fd=directory_fd)
-    except BaseException:
-        _discard(spare)
-        raise
-
-
-def _discard(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)

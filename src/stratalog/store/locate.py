@@ -59,12 +59,7 @@ def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -
         if options:
             raise Invalid("options go with a URL, not with a store that is open already")
         return target
-    location = os.fspath(target) if isinstance(target, str | os.PathLike) else None
-    if not isinstance(location, str):
-        raise Invalid(
-            f"a store is not named by an object of type {type(target).__name__}",
-            hint="Give a path or a URL as text, a pathlib.Path, or a store.",
-        )
+    location = _text_of(target)
     url = _URL.fullmatch(location) if isinstance(target, str) else None
     if url is None:
         if not location:
@@ -90,6 +85,16 @@ def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -
         f"no store has the scheme {scheme!r}: {redact(location)}",
         hint=f"Use a path or one of {', '.join(f'{known}://' for known in SCHEMES)}.",
     )
+
+
+def _text_of(target: object) -> str:
+    location = os.fspath(target) if isinstance(target, str | os.PathLike) else None
+    if not isinstance(location, str):
+        raise Invalid(
+            f"a store is not named by an object of type {type(target).__name__}",
+            hint="Give a path or a URL as text, a pathlib.Path, or a store.",
+        )
+    return location
 
 
 def _directory(path: str, options: Mapping[str, str] | None) -> Store:
