@@ -152,27 +152,23 @@ def sum_of_records(
     bodies: Sequence[bytes | memoryview],
 ) -> Setsum:
     """The sum of a batch of log records: one hash a record, everything else in bulk."""
+    stacked = np.empty((len(offsets), 2), dtype=">u8")
+    stacked[:, 0] = offsets
+    stacked[:, 1] = timestamps_us
+    headers = [header for (header,) in struct.iter_unpack("16s", stacked.tobytes())]
     if bodies and len(bodies[0]) < PARALLEL_BYTES_MIN:
         with _turn:
-            return _sum_of_records(offsets, timestamps_us, bodies)
-    return _sum_of_records(offsets, timestamps_us, bodies)
-
-
-def _sum_of_records(
-    offsets: npt.NDArray[np.uint64],
-    timestamps_us: npt.NDArray[np.uint64],
-    bodies: Sequence[bytes | memoryview],
-) -> Setsum:
-    headers = np.empty((len(offsets), 2), dtype=">u8")
-    headers[:, 0] = offsets
-    headers[:, 1] = timestamps_us
-    return Setsum.of_digests(
-        b"".join(
-            [
+            small = [
                 sha3_256(header + body).digest()
-                for (header,), body in zip(
-                    struct.iter_unpack("16s", headers.tobytes()), bodies, strict=True
-                )
+                for header, body in zip(headers, bodies, strict=True)
             ]
-        )
-    )
+        return Setsum.of_digests(b"".join(small))
+    large = [_digest(header, body) for header, body in zip(headers, bodies, strict=True)]
+    return Setsum.of_digests(b"".join(large))
+
+
+def _digest(header: bytes, body: bytes | memoryview) -> bytes:
+    """Without a copy of the body."""
+    digest = sha3_256(header)
+    digest.update(body)
+    return digest.digest()

@@ -14,7 +14,7 @@ def make_tasks_eager(loop: asyncio.AbstractEventLoop) -> None:
     if sys.version_info >= (3, 12):
         loop.set_task_factory(asyncio.eager_task_factory)
     else:
-        loop.set_task_factory(_begin)
+        loop.set_task_factory(_begin)  # type: ignore[arg-type]
 
 
 def _begin(
@@ -30,14 +30,14 @@ def _begin(
         while not ended:
             if waits_for is not None:
                 waits_for._asyncio_future_blocking = True
+            thrown: BaseException | None = None
+            answer = None
             try:
                 answer = yield waits_for
             except BaseException as error:
-                step, value = coro.throw, error
-            else:
-                step, value = coro.send, answer
+                thrown = error
             try:
-                waits_for = step(value)
+                waits_for = coro.send(answer) if thrown is None else coro.throw(thrown)
             except StopIteration as end:
                 return end.value
 

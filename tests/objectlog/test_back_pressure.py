@@ -7,13 +7,14 @@ import logging
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 
 import pytest
 
 import stratalog as sl
 from objectlog.whole_log import bodies_of, check_whole_log, run
 from objectlog.wrapped_stores import CountingStore, GateStore, YieldingStore
-from stratalog.errors import Closed, Full, Invalid, NotHappened
+from stratalog.errors import Closed, Conflict, Fenced, Full, Invalid, NotHappened
 from stratalog.meter import Timing
 from stratalog.store import MemoryStore
 from stratalog.testing import Simulation, simulate
@@ -175,8 +176,62 @@ class TestQueueBounds:
             gate.open()
             for outcome in await asyncio.gather(*tasks, return_exceptions=True):
                 assert isinstance(outcome, NotHappened)
-            await log.close()
+            with pytest.raises(Fenced):
+                await log.close()
             assert await bodies_of(store_url) == [b"winner"]
+
+        run(main(), LIMIT_S)
+
+    def test_the_bound_holds_when_many_conditional_appends_are_refused_at_once(
+        self, store_url: str
+    ) -> None:
+        """Each refusal makes room for one, not for everybody who waits."""
+
+        async def main() -> None:
+            room = 64_000
+            options = sl.WriterOptions(queue_bytes_max=room, queue_records_max=40)
+            log, gate = await held_back(store_url, options)
+            small = [asyncio.ensure_future(log.append(b"s", expected_offset=99)) for _ in range(40)]
+            await turns()
+            large = [asyncio.ensure_future(log.append(bytes(8_000))) for _ in range(60)]
+            await turns()
+            queue, largest, most = log._accumulator, 0, 0
+            gate.open()
+            while not all(task.done() for task in large):
+                largest, most = max(largest, queue.bytes), max(most, queue.records)
+                await asyncio.sleep(0)
+            for outcome in await asyncio.gather(*small, return_exceptions=True):
+                assert isinstance(outcome, Conflict)
+            positions = [await task for task in large]
+            assert [each.offset for each in positions] == list(range(2, 62)), "in call order"
+            assert largest < room + 8_016
+            assert most <= 40
+            await log.close()
+
+        run(main(), LIMIT_S)
+
+    def test_after_drain_there_is_room_for_one_more(self) -> None:
+        async def main() -> None:
+            options = sl.WriterOptions(queue_records_max=2)
+            async with sl.LogWriter.open(MemoryStore(), create=True, options=options) as log:
+
+                async def drainer(name: int) -> None:
+                    for number in range(20):
+                        await log.drain()
+                        log.submit(b"%d-%d" % (name, number))
+
+                async def appender() -> None:
+                    for _ in range(20):
+                        await log.append(b"a")
+
+                async def noise() -> None:
+                    for _ in range(200):
+                        with suppress(Full):
+                            log.submit(b"n")
+                        await asyncio.sleep(0)
+
+                others = [appender() for _ in range(6)]
+                await asyncio.gather(*(drainer(name) for name in range(6)), *others, noise())
 
         run(main(), LIMIT_S)
 

@@ -10,8 +10,8 @@ import pytest
 
 import stratalog as sl
 from objectlog.whole_log import bodies_of, check_whole_log, run
-from objectlog.wrapped_stores import GateStore, YieldingStore
-from stratalog.errors import Fenced
+from objectlog.wrapped_stores import GateStore, PassingStore, YieldingStore
+from stratalog.errors import Closed, Fenced, NotHappened, StratalogError, Unknown
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import Append, History, Placed, check_appends
@@ -202,5 +202,112 @@ class TestBehaviour09Cancellation:
             assert [type(each) for each in outcomes[1::2]] == [Fenced, Fenced]
             await log.close()
             assert await bodies_of(store_url) == [b"theirs"]
+
+        run(main(), LIMIT_S)
+
+
+class LostInTransit(PassingStore):
+    """Carries out manifest puts. The answer never comes, or the client breaks."""
+
+    def __init__(self, inner: sl.Store, defect: Exception | None = None) -> None:
+        super().__init__(inner)
+        self.defect = defect
+        self.landed = asyncio.Event()
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        await super().put_if_match(path, data, etag)
+        self.landed.set()
+        if self.defect is not None:
+            raise self.defect
+        await asyncio.Event().wait()
+        raise AssertionError("nobody comes here")
+
+
+def cancel_all_others() -> None:
+    """The usual end of a program: whatever runs is cancelled, then everything is closed."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+class TestBehaviour09CancellingTheWritersOwnTasks:
+    def test_at_every_turn_of_the_event_loop_close_ends_and_all_is_settled(self) -> None:
+        outcomes: set[type] = set()
+
+        async def main(after: int) -> None:
+            honest = MemoryStore()
+            await sl.create_log(honest)
+            options = sl.WriterOptions(fragment_bytes=40, rollup_entries=2, snapshot_entries_max=4)
+            log = await sl.LogWriter.open(YieldingStore(honest, 2), options=options)
+            bodies = [b"body-%02d" % i * 4 for i in range(12)]
+            futures = [log.submit(body) for body in bodies]
+            futures.append(log.submit(b"never", expected_offset=99))
+            await turns(after)
+            cancel_all_others()
+            settled = await asyncio.gather(*futures, return_exceptions=True)
+            await log.close()
+            stored = await bodies_of(honest)
+            for body, outcome in zip(bodies, settled, strict=False):
+                outcomes.add(type(outcome))
+                assert isinstance(outcome, sl.LogPosition | StratalogError)
+                if isinstance(outcome, sl.LogPosition):
+                    assert stored[outcome.offset - 1] == body
+                elif not isinstance(outcome, Unknown):
+                    assert body not in stored, "it was told that it did not happen"
+            await check_whole_log(honest)
+
+        for after in range(80):
+            run(main(after), LIMIT_S)
+        assert outcomes >= {sl.LogPosition, Unknown, NotHappened}
+
+    @pytest.mark.parametrize("kind", ["cancelled", "defect"])
+    def test_what_was_being_linked_is_unknown_and_the_rest_did_not_happen(self, kind: str) -> None:
+        async def main() -> None:
+            honest = MemoryStore()
+            await sl.create_log(honest)
+            store = LostInTransit(honest, OSError("bare") if kind == "defect" else None)
+            log = await sl.LogWriter.open(store)
+            linking = log.submit(b"linking")
+            if kind == "cancelled":
+                await store.landed.wait()
+                behind = log.submit(b"behind")
+                await turns(5)
+                cancel_all_others()
+                with pytest.raises(NotHappened):
+                    await behind
+            with pytest.raises(Unknown):
+                await linking
+            with pytest.raises(Closed):
+                await log.append(b"later")
+            await log.close()
+            assert await bodies_of(honest) == [b"linking"]
+
+        run(main(), LIMIT_S)
+
+    def test_a_store_that_breaks_while_uploading_leaves_nobody_waiting(self) -> None:
+        class Broken(PassingStore):
+            async def put_if_absent(self, path: str, data: bytes) -> str:
+                raise OSError("bare")
+
+        async def main() -> None:
+            honest = MemoryStore()
+            await sl.create_log(honest)
+            log = await sl.LogWriter.open(Broken(honest))
+            with pytest.raises(NotHappened):
+                await log.append(b"one")
+            with pytest.raises(Closed):
+                await log.append(b"two")
+            await log.close()
+            assert await bodies_of(honest) == []
+
+        run(main(), LIMIT_S)
+
+    def test_cancelled_tasks_of_an_idle_writer_do_not_matter(self) -> None:
+        async def main() -> None:
+            log = await sl.LogWriter.open(MemoryStore(), create=True)
+            await log.append(b"one")
+            cancel_all_others()
+            await turns(3)
+            assert (await log.append(b"two")).offset == 2
+            await log.close()
 
         run(main(), LIMIT_S)

@@ -9,10 +9,21 @@ import pytest
 
 import stratalog as sl
 from objectlog.whole_log import FakeClock, check_whole_log, collect_roots, run
-from objectlog.wrapped_stores import PassingStore, TrickyStore
-from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unknown
+from objectlog.wrapped_stores import PassingStore, Trick, TrickyStore
+from stratalog.errors import (
+    Conflict,
+    Denied,
+    Exists,
+    Invalid,
+    NotFound,
+    StratalogError,
+    Trimmed,
+    Unavailable,
+    Unknown,
+)
 from stratalog.objectlog.cursor import cursor_path
 from stratalog.store import MemoryStore
+from stratalog.testing import Simulation, simulate
 
 
 async def make(url: str | sl.Store, appends: int = 8) -> sl.CursorStore:
@@ -112,6 +123,45 @@ class TestBehaviour15Cursors:
             with pytest.raises(Invalid):
                 await cursors.load(name)
             assert [row async for row in sl.open_store(store_url).list()] == []
+
+        run(main())
+
+    @pytest.mark.parametrize("offset", [0, -1, 2**63, 2**64, 1.0, 1.5, "5", None, True, b"1"])
+    def test_other_offsets_are_refused_and_leave_nothing_behind(
+        self, store_url: str, offset: object
+    ) -> None:
+        async def main() -> None:
+            cursors = await make(store_url, 2)
+            with pytest.raises(Invalid):
+                await cursors.create("c", offset)  # type: ignore[arg-type]
+            assert await cursors.list() == []
+            assert [row async for row in sl.open_store(store_url).list("cursor/")] == []
+            cursor = await cursors.create("c", 2)
+            with pytest.raises(Invalid):
+                await cursor.move(offset)  # type: ignore[arg-type]
+            assert (await cursors.load("c")).offset == 2
+            assert (await cursor.move(1)).offset == 1
+
+        run(main())
+
+    @pytest.mark.parametrize("name", [None, 5, b"c", ["c"]])
+    def test_a_name_that_is_no_text_is_refused(self, name: object) -> None:
+        async def main() -> None:
+            store = MemoryStore()
+            cursors = await make(store, 1)
+            with pytest.raises(Invalid):
+                await cursors.create(name, 1)  # type: ignore[arg-type]
+            with pytest.raises(Invalid):
+                await cursors.load(name)  # type: ignore[arg-type]
+            assert [row async for row in store.list("cursor/")] == []
+
+        run(main())
+
+    def test_the_largest_offset_is_one(self, store_url: str) -> None:
+        async def main() -> None:
+            cursors = await make(store_url, 1)
+            await cursors.create("c", 2**63 - 1)
+            assert (await cursors.load("c")).offset == 2**63 - 1
 
         run(main())
 
@@ -253,6 +303,51 @@ class TestBehaviour15Cursors:
             assert (await others.load("c")).offset == 6
 
         run(main())
+
+    @pytest.mark.parametrize("refusal", [Denied, Invalid, Unavailable])
+    @pytest.mark.parametrize("trick", ["dropped", "late", "lost"])
+    def test_a_refusal_after_a_lost_answer_does_not_say_that_it_was_not_created(
+        self, refusal: type[StratalogError], trick: Trick
+    ) -> None:
+        class Refusing(PassingStore):
+            puts = 0
+
+            async def put_if_absent(self, path: str, data: bytes) -> str:
+                self.puts += 1
+                if self.puts > 1:
+                    raise refusal("refused on purpose", path=path)
+                return await super().put_if_absent(path, data)
+
+        async def main(simulation: Simulation) -> None:
+            tricky = TrickyStore(MemoryStore(), "cursor/", [trick])
+            await make(tricky.inner)
+            cursors = sl.CursorStore(Refusing(tricky), runtime=simulation.runtime)
+            if trick == "lost":
+                assert (await cursors.create("c", 2)).offset == 2
+                return
+            with pytest.raises(Unknown):
+                await cursors.create("c", 2)
+            assert await tricky.land_late() == ([True] if trick == "late" else [])
+
+        simulate(main, seed=1)
+
+    @pytest.mark.parametrize("refusal", [Denied, Invalid, Unavailable])
+    def test_a_refusal_of_the_first_attempt_did_not_create_it(
+        self, refusal: type[StratalogError]
+    ) -> None:
+        class Refusing(PassingStore):
+            async def put_if_absent(self, path: str, data: bytes) -> str:
+                raise refusal("refused on purpose", path=path)
+
+        async def main(simulation: Simulation) -> None:
+            store = MemoryStore()
+            await make(store)
+            cursors = sl.CursorStore(Refusing(store), runtime=simulation.runtime)
+            with pytest.raises(refusal):
+                await cursors.create("c", 2)
+            assert await cursors.list() == []
+
+        simulate(main, seed=1)
 
     def test_fields_of_others_survive_a_move(self, store_url: str) -> None:
         async def main() -> None:

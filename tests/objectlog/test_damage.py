@@ -137,6 +137,22 @@ class TestBehaviour13Fragments:
 
         run(main())
 
+    def test_a_fragment_that_is_missing_together_with_its_snapshot_is_reported(
+        self, store_url: str
+    ) -> None:
+        async def main() -> None:
+            await make(store_url)
+            store = sl.open_store(store_url)
+            async with sl.LogReader.open(store_url) as reader:
+                fragment = (await reader.scan())[0]
+                node = reader.manifest.snapshots[0]
+            await store.delete_many([fragment.path, node.path])
+            async with sl.LogReader.open(store_url) as reader:
+                with pytest.raises(Corrupt):
+                    await reader.fetch(fragment)
+
+        run(main())
+
     def test_a_missing_fragment_is_reported_while_the_log_grows(self, store_url: str) -> None:
         """The manifest has changed since the reader loaded it, yet it still links the fragment."""
 

@@ -17,8 +17,17 @@ from objectlog.whole_log import (
     note_in_manifest,
     run,
 )
-from objectlog.wrapped_stores import PassingStore, TrickyStore
-from stratalog.errors import Closed, Denied, Fenced, NotHappened, Unavailable, Unknown
+from objectlog.wrapped_stores import PassingStore, Trick, TrickyStore
+from stratalog.errors import (
+    Closed,
+    Denied,
+    Fenced,
+    Invalid,
+    NotHappened,
+    StratalogError,
+    Unavailable,
+    Unknown,
+)
 from stratalog.objectlog.manifest import LINKED_MAX, MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import (
@@ -38,6 +47,23 @@ async def append_by_another(url: sl.Store | str, *bodies: bytes) -> None:
     async with sl.LogWriter.open(url, options=SMALL_TREE) as other:
         for body in bodies:
             await other.append(body)
+
+
+class RefusingStore(PassingStore):
+    """Refuses every manifest put behind the first ``after`` ones. What it refuses never lands."""
+
+    def __init__(
+        self, inner: sl.Store, refusal: type[StratalogError] | None, after: int = 0
+    ) -> None:
+        super().__init__(inner)
+        self.refusal = refusal
+        self.after = after
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        self.after -= 1
+        if self.refusal is not None and self.after < 0:
+            raise self.refusal("refused on purpose", path=path)
+        return await super().put_if_match(path, data, etag)
 
 
 class TestBehaviour06LandedButLost:
@@ -235,8 +261,7 @@ class TestBehaviour06NotLanded:
                 log.submit(b"later")
             with pytest.raises(Closed):
                 await log.drain()
-            with pytest.raises(NotHappened):
-                await log.flush()
+            await log.flush()
             await log.close()
             assert await bodies_of(honest) == [b"before"]
 
@@ -258,21 +283,85 @@ class TestBehaviour06NotLanded:
 
         simulate(main, seed=1)
 
-    def test_a_refusal_for_lack_of_permission_did_not_happen(self) -> None:
-        class ReadOnly(PassingStore):
-            async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-                raise Denied("no permission", path=path)
+    def test_a_manifest_that_never_lands_did_not_happen_and_the_writer_goes_on(self) -> None:
+        """``Unavailable`` says that a put did not land, so there is no doubt."""
 
+        async def main(simulation: Simulation) -> None:
+            honest = MemoryStore()
+            await sl.create_log(honest)
+            store = RefusingStore(honest, Unavailable)
+            options = sl.WriterOptions(timeout_s=5.0)
+            log = await sl.LogWriter.open(store, options=options, runtime=simulation.runtime)
+            started_s = simulation.loop.time()
+            with pytest.raises(Unavailable):
+                await log.append(b"one")
+            assert 5.0 <= simulation.loop.time() - started_s < 8.0
+            store.refusal = None
+            assert (await log.append(b"two")).offset == 1
+            await log.close()
+            assert await bodies_of(honest) == [b"two"]
+
+        simulate(main, seed=1)
+
+    @pytest.mark.parametrize("refusal", [Denied, Invalid])
+    def test_a_refusal_of_the_first_attempt_did_not_happen_and_stops_the_writer(
+        self, refusal: type[StratalogError]
+    ) -> None:
         async def main() -> None:
             honest = MemoryStore()
             await sl.create_log(honest)
-            log = await sl.LogWriter.open(ReadOnly(honest))
-            with pytest.raises(Denied):
+            store = RefusingStore(honest, refusal)
+            log = await sl.LogWriter.open(store)
+            with pytest.raises(refusal):
                 await log.append(b"one")
+            store.refusal = None
+            with pytest.raises(refusal):
+                await log.append(b"two")
+            with pytest.raises(refusal):
+                log.submit(b"three")
             await log.close()
             assert await bodies_of(honest) == []
 
         run(main())
+
+    @pytest.mark.parametrize("refusal", [Denied, Invalid, Unavailable])
+    @pytest.mark.parametrize("trick", ["dropped", "late"])
+    def test_a_refusal_after_a_lost_answer_is_unknown(
+        self, refusal: type[StratalogError], trick: Trick
+    ) -> None:
+        """The first attempt may still land: the refusal of a second one says nothing about it."""
+
+        async def main(simulation: Simulation) -> None:
+            tricky = TrickyStore(MemoryStore(), MANIFEST_PATH)
+            await sl.create_log(tricky.inner)
+            store = RefusingStore(tricky, refusal, after=1)
+            options = sl.WriterOptions(timeout_s=5.0)
+            log = await sl.LogWriter.open(store, options=options, runtime=simulation.runtime)
+            tricky.tricks.append(trick)
+            with pytest.raises(Unknown):
+                await log.append(b"doubtful")
+            with pytest.raises(Closed):
+                await log.append(b"later")
+            await log.close()
+            assert await tricky.land_late() == ([True] if trick == "late" else [])
+
+        simulate(main, seed=1)
+
+    @pytest.mark.parametrize("refusal", [Denied, Invalid, Unavailable])
+    def test_a_refusal_after_an_answer_that_was_lost_on_its_way_back_is_success(
+        self, refusal: type[StratalogError]
+    ) -> None:
+        async def main(simulation: Simulation) -> None:
+            tricky = TrickyStore(MemoryStore(), MANIFEST_PATH)
+            await sl.create_log(tricky.inner)
+            store = RefusingStore(tricky, refusal, after=1)
+            log = await sl.LogWriter.open(store, runtime=simulation.runtime)
+            tricky.tricks.append("lost")
+            assert (await log.append(b"one")).offset == 1
+            await log.close()
+            assert await bodies_of(tricky.inner) == [b"one"]
+
+        simulate(main, seed=1)
 
 
 class TestBehaviour06LateLanding:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import stratalog as sl
 from objectlog.whole_log import (
@@ -24,7 +26,15 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import CountingStore, GateStore, InspectingStore, TrickyStore
 from stratalog.objectlog.fragment import encode_fragment, fragment_path
+from stratalog.objectlog.linking import link
 from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.rollup import (
+    Rollup,
+    apply_rollup,
+    children_of,
+    make_snapshot,
+    plan_rollup,
+)
 from stratalog.store import MemoryStore
 from stratalog.testing import Simulation, simulate
 
@@ -104,6 +114,32 @@ class TestBehaviour10RollUp:
                     await log.append_many([b"%d-%d" % (opening, i) for i in range(8)])
             assert store.largest <= 32_000
             assert len(await check_whole_log(store)) == 70 * 8
+
+        run(main())
+
+    @pytest.mark.parametrize(
+        ("rollup_entries", "snapshot_entries_max", "manifest_fragments_max"),
+        [(2, 2, 8), (12, 12, 16), (12, 64, 16), (16, 16, 16), (16, 4096, 16), (2, 2, 16)],
+    )
+    def test_odd_options_keep_the_root_within_its_bound(
+        self, rollup_entries: int, snapshot_entries_max: int, manifest_fragments_max: int
+    ) -> None:
+        """More is linked by each manifest than one roll-up takes away: linking waits for more."""
+
+        async def main() -> None:
+            store = InspectingStore(MemoryStore())
+            options = sl.WriterOptions(
+                fragment_bytes=20,
+                compression="none",
+                rollup_entries=rollup_entries,
+                snapshot_entries_max=snapshot_entries_max,
+                manifest_fragments_max=manifest_fragments_max,
+            )
+            async with sl.LogWriter.open(store, create=True, options=options) as log:
+                for _ in range(100):
+                    await log.append_many([b"x" * 20] * manifest_fragments_max)
+            assert store.largest <= 32_000
+            assert len(await check_whole_log(store.inner)) == 100 * manifest_fragments_max
 
         run(main())
 
@@ -274,6 +310,144 @@ class TestBehaviour10PreparedSnapshots:
             assert len(await check_whole_log(store_url)) == 16
 
         run(main())
+
+
+class PureLog:
+    """A log without records or a store: only the root, and the nodes that were made for it."""
+
+    def __init__(self, rollup_entries: int, entries_max: int) -> None:
+        self.rollup_entries = rollup_entries
+        self.entries_max = entries_max
+        self.manifest = sl.Manifest.empty("me", "0")
+        self.nodes: dict[str, sl.Snapshot] = {}
+
+    def link(self, count: int) -> None:
+        first = self.manifest.next_seq_no
+        fragments = [
+            sl.Fragment(
+                path=fragment_path(seq_no, "incarnation0", seq_no),
+                seq_no=seq_no,
+                start=sl.LogPosition(seq_no, 1_000 + seq_no),
+                limit=sl.LogPosition(seq_no + 1, 1_000 + seq_no),
+                num_bytes=1_000_000,
+                setsum=sl.Setsum.of(b"%d" % seq_no),
+            )
+            for seq_no in range(first, first + count)
+        ]
+        self.manifest = link(self.manifest, fragments, "incarnation0", "me", str(first))
+
+    def roll_up(self) -> bool:
+        """One roll-up, if one is due."""
+        plan = plan_rollup(self.manifest, self.rollup_entries, self.entries_max)
+        if plan is None:
+            return False
+        host = self.nodes[plan.host.path] if plan.host else None
+        children, replaced = children_of(plan, host, self.entries_max)
+        path = f"snapshot/SNAPSHOT.{len(self.nodes)}"
+        node = make_snapshot(children, plan.depth, path, "me")
+        node.check(node.pointer())
+        rolled = apply_rollup(self.manifest, Rollup(node.pointer(), replaced, 0))
+        assert rolled is not None
+        self.nodes[path] = node
+        self.manifest = rolled
+        return True
+
+    def walk(self) -> list[sl.Fragment]:
+        """All fragments, with every node on the way checked."""
+        found: list[sl.Fragment] = []
+        pending = deque(self.manifest.entries)
+        while pending:
+            entry = pending.popleft()
+            if isinstance(entry, sl.Fragment):
+                found.append(entry)
+                continue
+            node = self.nodes[entry.path]
+            node.check(entry)
+            assert 2 <= len(node.entries) <= self.entries_max
+            assert all(child.depth == node.depth - 1 for child in node.snapshots)
+            pending.extendleft(reversed(node.entries))
+        return found
+
+
+class TestBehaviour10Growth:
+    """Rolling up as a pure function, far beyond what is practical with a store."""
+
+    @staticmethod
+    def check(log: PureLog, total: int) -> None:
+        log.manifest.check()
+        depths = [pointer.depth for pointer in log.manifest.snapshots]
+        assert depths == sorted(depths, reverse=True), "deep ones first"
+        assert log.manifest.fragments, "the newest fragment left the root"
+        assert [each.seq_no for each in log.walk()] == list(range(1, total + 1))
+
+    def test_20_000_fragments_with_the_default_options(self) -> None:
+        log = PureLog(12, 64)
+        largest = entries = 0
+        for number in range(1, 20_001):
+            log.link(1)
+            log.roll_up()
+            entries = max(entries, len(log.manifest.entries))
+            if number % 97 == 0 or len(log.manifest.entries) == entries:
+                largest = max(largest, len(log.manifest.to_json()))
+            if number in (100, 1_000, 20_000):
+                self.check(log, number)
+        assert largest <= 16_000
+        assert entries <= 3 * 13
+        assert max(pointer.depth for pointer in log.manifest.snapshots) == 2
+
+    @settings(deadline=None, max_examples=60)
+    @given(
+        rollup_entries=st.integers(2, 16),
+        more=st.sampled_from([0, 1, 5, 48, 4_080]),
+        links=st.lists(st.integers(1, 16), min_size=1, max_size=60),
+    )
+    def test_any_options_and_any_load(
+        self, rollup_entries: int, more: int, links: list[int]
+    ) -> None:
+        """With as many roll-ups as are due, few of a kind are left in the root."""
+        log = PureLog(rollup_entries, rollup_entries + more)
+        for count in links:
+            log.link(count)
+            rounds = 0
+            while log.roll_up():
+                rounds += 1
+                assert rounds < 100, "rolling up does not end"
+            kinds = Counter(pointer.depth for pointer in log.manifest.snapshots)
+            assert max(kinds.values(), default=0) < rollup_entries
+            assert len(log.manifest.fragments) <= rollup_entries
+            assert len(log.manifest.to_json()) <= 32_000
+        self.check(log, sum(links))
+
+    def test_a_roll_up_whose_sum_does_not_match_is_never_linked(self) -> None:
+        log = PureLog(2, 4)
+        log.link(4)
+        children = log.manifest.fragments[:2]
+        paths = tuple(each.path for each in children)
+        node = make_snapshot(children, 1, "snapshot/SNAPSHOT.x", "me")
+        assert apply_rollup(log.manifest, Rollup(node.pointer(), paths, 0)) is not None
+        wrong = msgspec.structs.replace(node.pointer(), setsum=sl.Setsum.of(b"something else"))
+        with pytest.raises(AssertionError, match="exactly what it replaces"):
+            apply_rollup(log.manifest, Rollup(wrong, paths, 0))
+
+    def test_a_roll_up_that_no_longer_fits_is_dropped(self) -> None:
+        log = PureLog(2, 4)
+        log.link(4)
+        fragments = log.manifest.fragments
+        node = make_snapshot(fragments[:2], 1, "snapshot/SNAPSHOT.x", "me").pointer()
+        for paths, epoch in (
+            ((fragments[0].path, "log/another"), 0),
+            (("log/another", fragments[1].path), 0),
+            ((fragments[1].path, fragments[0].path), 0),
+            (tuple(each.path for each in fragments), 0),
+            ((fragments[0].path, fragments[1].path), 1),
+        ):
+            assert apply_rollup(log.manifest, Rollup(node, paths, epoch)) is None
+
+    def test_a_node_never_has_a_single_child(self) -> None:
+        log = PureLog(2, 4)
+        log.link(1)
+        with pytest.raises(AssertionError, match="single child"):
+            make_snapshot(log.manifest.fragments, 1, "snapshot/SNAPSHOT.x", "me")
 
 
 FANOUT = 64

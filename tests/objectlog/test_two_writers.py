@@ -19,9 +19,14 @@ from objectlog.whole_log import (
 from objectlog.wrapped_stores import PassingStore, YieldingStore
 from stratalog.errors import Conflict, Fenced, NotHappened, Sealed
 from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.testing import Append, History, check_appends
+from stratalog.store import MemoryStore
+from stratalog.testing import Append, History, Simulation, check_appends, simulate
 
 REOPEN = sl.WriterOptions(on_fenced="reopen")
+
+
+def seal(manifest: sl.Manifest) -> sl.Manifest:
+    return msgspec.structs.replace(manifest, seal={"by": msgspec.Raw(b'"test"')})
 
 
 class PastChangingStore(PassingStore):
@@ -169,6 +174,73 @@ class TestBehaviour05TwoWriters:
         run(main())
 
 
+class HeldBack(PassingStore):
+    """Holds back the next manifest put, and the next fragment until its upload is given up.
+
+    Giving up takes ``cleanup_turns`` turns of the event loop, as in a client that tidies up.
+    """
+
+    def __init__(self, inner: sl.Store, cleanup_turns: int) -> None:
+        super().__init__(inner)
+        self.cleanup_turns = cleanup_turns
+        self.hold_fragment = False
+        self.manifest_held = asyncio.Event()
+        self.fragment_held = asyncio.Event()
+        self.release = asyncio.Event()
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        self.manifest_held.set()
+        await self.release.wait()
+        return await super().put_if_match(path, data, etag)
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        if self.hold_fragment and path.startswith("log/"):
+            self.hold_fragment = False
+            self.fragment_held.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(self.cleanup_turns):
+                    await asyncio.sleep(0)
+        return await super().put_if_absent(path, data)
+
+
+class TestBehaviour05Uploads:
+    """A fenced writer gives up its uploads. Whoever waits for these to end is woken."""
+
+    @pytest.mark.parametrize("cleanup_turns", [0, 1, 2, 5])
+    @pytest.mark.parametrize("newcomer_turns", [None, 0, 1, 2, 3])
+    def test_what_was_uploading_when_a_writer_was_fenced_is_sent_again(
+        self, cleanup_turns: int, newcomer_turns: int | None
+    ) -> None:
+        """With and without an append that comes so many turns before the writer hears of it."""
+
+        async def main(simulation: Simulation) -> None:
+            honest = MemoryStore()
+            await sl.create_log(honest)
+            store = HeldBack(honest, cleanup_turns)
+            log = await sl.LogWriter.open(store, options=REOPEN, runtime=simulation.runtime)
+            appends = [asyncio.ensure_future(log.append(b"linking"))]
+            await store.manifest_held.wait()
+            store.hold_fragment = True
+            appends.append(asyncio.ensure_future(log.append(b"uploading")))
+            await store.fragment_held.wait()
+            async with sl.LogWriter.open(honest) as other:
+                await other.append(b"theirs")
+            if newcomer_turns is not None:
+                appends.append(asyncio.ensure_future(log.append(b"newcomer")))
+                for _ in range(newcomer_turns):
+                    await asyncio.sleep(0)
+            store.release.set()
+            positions = await asyncio.gather(*appends)
+            assert [each.offset for each in positions] == list(range(2, 2 + len(appends)))
+            await log.close()
+            expected = [b"theirs", b"linking", b"uploading", b"newcomer"]
+            assert await bodies_of(honest) == expected[: 1 + len(appends)]
+
+        simulate(main, seed=1)
+
+
 class TestBehaviour05ChangesOfThePast:
     def test_a_writer_rebases_on_a_changed_past_and_keeps_the_unknown_field(
         self, store_url: str
@@ -260,9 +332,6 @@ class TestBehaviour05ChangesOfThePast:
 
     @pytest.mark.parametrize("on_fenced", ["raise", "reopen"])
     def test_at_a_seal_a_writer_stops_with_sealed(self, store_url: str, on_fenced: str) -> None:
-        def seal(manifest: sl.Manifest) -> sl.Manifest:
-            return msgspec.structs.replace(manifest, seal={"by": msgspec.Raw(b'"test"')})
-
         async def main() -> None:
             options = sl.WriterOptions(on_fenced=on_fenced)  # type: ignore[arg-type]
             log = await sl.LogWriter.open(store_url, create=True, options=options)
@@ -275,6 +344,28 @@ class TestBehaviour05ChangesOfThePast:
             await log.close()
             assert await bodies_of(store_url) == [b"one"]
             assert await manifest_field(store_url, "seal") == {"by": "test"}
+
+        run(main())
+
+    @pytest.mark.parametrize("on_fenced", ["raise", "reopen"])
+    @pytest.mark.parametrize("expected_offset", [None, 1])
+    def test_a_log_that_others_wrote_to_and_sealed_is_sealed_not_fenced(
+        self, store_url: str, on_fenced: str, expected_offset: int | None
+    ) -> None:
+        """Sealed is for good, so that is what a writer needs to hear."""
+
+        async def main() -> None:
+            options = sl.WriterOptions(on_fenced=on_fenced)  # type: ignore[arg-type]
+            log = await sl.LogWriter.open(store_url, create=True, options=options)
+            async with sl.LogWriter.open(store_url) as other:
+                await other.append(b"theirs")
+            await rewrite_manifest(store_url, seal)
+            with pytest.raises(Sealed):
+                await log.append(b"ours", expected_offset=expected_offset)
+            with pytest.raises(Sealed):
+                await log.append(b"ours again")
+            await log.close()
+            assert await bodies_of(store_url) == [b"theirs"]
 
         run(main())
 

@@ -427,6 +427,8 @@ class Sender:
             return
         if task.cancelled():
             self._stop_in_doubt(Unknown("the writer's tasks were cancelled"))
+            # The program ends, or somebody ended it on purpose: no need to cry out as well.
+            self.take_unseen_failure()
         elif (error := task.exception()) is not None:
             log.error("the writer failed", exc_info=error)
             self._stop_in_doubt(Unknown(f"the writer failed: {error!r}"))
