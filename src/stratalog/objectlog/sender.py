@@ -273,6 +273,8 @@ class Sender:
             await self._after_commit(outcome, group)
 
     async def _after_commit(self, outcome: Outcome, group: list[Unit]) -> None:
+        if self.stopped is not None:
+            return  # Everything was settled meanwhile, this group as unknown.
         if outcome is Outcome.EPOCH_MOVED:
             await self._upload_again(group)
             return
