@@ -3,8 +3,8 @@
 With 1,024 callers no more than 1 MiB is ever under way: the writer divides it into two fragments,
 one of which is uploaded while the other is linked. So the straight loop puts fragments of half of
 the callers' records, two at a time. What a loop does that has sixteen fragments of 1 MiB under way
-is shown beside it: no caller of 1,024 could give it that much. With 64 a round fills a small fragment that is linked before
-the callers go on, so the loop also puts the manifest.
+is shown beside it: 1,024 callers could not give it that much. With 64 a round fills a small
+fragment that is linked before the callers go on, so the loop also puts the manifest.
 """
 
 from __future__ import annotations
