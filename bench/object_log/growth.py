@@ -13,7 +13,7 @@ import msgspec
 
 from bench.object_log.counting import CountingStore
 from bench.object_log.workload import FRAGMENT_BYTES, WRITER, make_bodies
-from stratalog import Fragment, LogPosition, Manifest, Setsum, WriterOptions
+from stratalog import Fragment, LogPosition, Manifest, Setsum, Snapshot, WriterOptions
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.fragment import encode_fragment
 from stratalog.objectlog.manifest import MANIFEST_PATH
@@ -104,12 +104,17 @@ class Growth:
         )
 
     async def _delete_replaced(self, before: Manifest, after: Manifest) -> None:
-        """A node that left the root is below a deeper one, or was replaced by one of its depth."""
-        if before.snapshots == after.snapshots:
+        """A node that left the root is below a new one, or its children were taken over."""
+        old = {node.path for node in before.snapshots}
+        new = {node.path for node in after.snapshots}
+        if old == new:
             return
-        old = {node.path: node.depth for node in before.snapshots}
-        new = {node.path: node.depth for node in after.snapshots}
-        depths_added = {depth for path, depth in new.items() if path not in old}
-        await self._store.delete_many(
-            [path for path, depth in old.items() if path not in new and depth in depths_added]
-        )
+        kept: set[str] = set()
+        fresh = list(new - old)
+        while fresh:
+            path = fresh.pop()
+            node = Snapshot.from_json((await self._store.get(path)).data)
+            below = {child.path for child in node.snapshots}
+            kept |= below
+            fresh.extend(below - old)
+        await self._store.delete_many([path for path in old - new if path not in kept])

@@ -8,6 +8,7 @@ Exhaustive in memory, sampled on the other stores.
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -18,6 +19,7 @@ import pytest
 import stratalog as sl
 from objectlog.whole_log import check_whole_log, depth_of, orphans, run, sweep
 from objectlog.wrapped_stores import Puts, RecordingStore
+from stratalog import runtime
 from stratalog.errors import StratalogError
 from stratalog.store import MemoryStore
 from stratalog.testing import (
@@ -105,8 +107,16 @@ def run_until_crash(
         await faulty.settle()
 
     run(main())
+    let_requests_arrive()
     assert point is not None or not faulty.crashed
     return faulty.operations
+
+
+def let_requests_arrive() -> None:
+    """A blocking call goes on when its process "dies", because the test's process lives."""
+    pool = runtime._pools.pop(("io", os.getpid()), None)
+    if pool is not None:
+        pool.shutdown(wait=True)
 
 
 async def recover(store: sl.Store, history: History, puts: Puts) -> None:
