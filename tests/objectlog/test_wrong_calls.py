@@ -13,6 +13,7 @@ from stratalog.errors import Invalid
 from stratalog.store import MemoryStore
 
 NAN = float("nan")
+INFINITE = float("inf")
 
 
 class TestOptions:
@@ -24,7 +25,7 @@ class TestOptions:
             ("queue_records_max", True),
             ("rollup_entries", "12"),
             *(("timeout_s", value) for value in ("1", None, NAN, True, -1.0)),
-            *(("interval_s", value) for value in ("1", None, NAN, -0.1)),
+            *(("interval_s", value) for value in ("1", None, NAN, INFINITE, -0.1)),
             ("on_fenced", None),
             ("compression", 1),
         ],
@@ -40,7 +41,14 @@ class TestOptions:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("cache_bytes", "1"), ("prefetch_bytes", None), ("poll_s_max", "1"), ("timeout_s", NAN)],
+        [
+            ("cache_bytes", "1"),
+            ("prefetch_bytes", None),
+            ("poll_s_max", "1"),
+            ("poll_s_max", INFINITE),
+            ("timeout_s", NAN),
+            ("verify", "no"),
+        ],
     )
     def test_of_a_reader(self, name: str, value: object) -> None:
         with pytest.raises(Invalid):
@@ -204,3 +212,21 @@ class TestClosedReader:
             assert reader._batches.bytes == reader._snapshots.bytes == 0
 
         run(main())
+
+
+class TestAnotherEventLoop:
+    @pytest.mark.parametrize("call", ["drain", "flush", "close"])
+    def test_it_is_refused_and_the_writer_goes_on(self, call: str) -> None:
+        async def scenario() -> None:
+            async with sl.LogWriter.open(MemoryStore(), create=True) as log:
+                waiting = log.submit(b"one")
+
+                def elsewhere() -> None:
+                    asyncio.run(getattr(log, call)())
+
+                with pytest.raises(Invalid, match="another event loop"):
+                    await asyncio.to_thread(elsewhere)
+                assert (await waiting).offset == 1
+                assert (await log.append(b"two")).offset == 2
+
+        run(scenario())

@@ -229,6 +229,20 @@ def test_puts_and_deletes_that_remove_each_others_directories_both_succeed(tmp_p
     assert os.listdir(tmp_path) == [".stage"]
 
 
+def test_a_deletion_that_could_not_be_synced_is_synced_when_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DirectoryStore(tmp_path)
+    asyncio.run(store.put_if_absent("a/x", b"1"))
+    asyncio.run(store.put_if_absent("a/y", b"1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync", failing(errno.EIO))
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                asyncio.run(store.delete_many(["a/x"]))
+    asyncio.run(store.delete_many(["a/x"]))
+
+
 def test_deleting_removes_emptied_directories_but_never_a_neighbour(tmp_path: Path) -> None:
     store, inner = DirectoryStore(tmp_path), DirectoryStore(tmp_path / "log")
 

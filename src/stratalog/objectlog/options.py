@@ -19,6 +19,7 @@ NUMBERS: dict[str, tuple[type, ...]] = {
     "float": (int, float),
     "int | None": (int, type(None)),
 }
+LONGEST_S = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class WriterOptions:
             f"uploads_max ({self.uploads_max}) is at least manifest_fragments_max"
             f" ({self.manifest_fragments_max}); lower both",
         )
-        _require(self.interval_s >= 0, "interval_s is not negative")
+        _require(0 <= self.interval_s <= LONGEST_S, "interval_s is 0 to a day")
         _require(self.timeout_s > 0, "timeout_s is positive")
         _require(2 <= self.rollup_entries <= 16, "rollup_entries is 2 to 16")
         _require(
@@ -123,10 +124,14 @@ class ReaderOptions:
 
     def __post_init__(self) -> None:
         _require_numbers(self)
+        _require(type(self.verify) is bool, f"verify is True or False, not {self.verify!r}")
         _require(self.prefetch_fragments >= 1, "prefetch_fragments is at least 1")
         _require(self.prefetch_bytes >= 1, "prefetch_bytes is at least 1")
         _require(self.cache_bytes >= 0, "cache_bytes is not negative")
-        _require(0 < self.poll_s_min <= self.poll_s_max, "poll_s_min is positive, below poll_s_max")
+        _require(
+            0 < self.poll_s_min <= self.poll_s_max <= LONGEST_S,
+            "poll_s_min is positive and at most poll_s_max, which is at most a day",
+        )
         _require(self.timeout_s > 0, "timeout_s is positive")
 
 

@@ -369,7 +369,10 @@ def _check_bounds(*bounds: int | None) -> None:
     """Refuse text and the like before it is compared with a number."""
     for bound in bounds:
         if type(bound) not in (int, type(None)):
-            raise Invalid(f"an offset or a time is a whole number, not {bound!r}")
+            raise Invalid(
+                f"an offset or a time is a whole number, not {bound!r}",
+                hint="Convert another kind of number with int().",
+            )
 
 
 def _beyond(value: int, limit: int | None) -> bool:

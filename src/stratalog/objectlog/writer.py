@@ -151,6 +151,7 @@ class LogWriter:
 
     async def drain(self) -> None:
         """Wait until the queue has room for one more record."""
+        self._check_loop()
         self._check_open()
         await self._accumulator.wait_for_room()
         self._check_open()
@@ -160,6 +161,7 @@ class LogWriter:
 
         Raises the first failure of a ``submit`` whose future nobody has looked at.
         """
+        self._check_loop()
         await self._sender.wait_until_settled()
         self._raise_unseen_failure()
 
@@ -168,6 +170,7 @@ class LogWriter:
 
         Raises the first failure of a ``submit`` whose future nobody has looked at.
         """
+        self._check_loop()
         self._closed = True
         await self._sender.wait_until_idle()
         await self._sender.close()
@@ -209,11 +212,7 @@ class LogWriter:
     ) -> asyncio.Future[Result]:
         if self._closed or self._sender.stopped is not None:
             self._check_open()
-        if asyncio.get_running_loop() is not self._loop:
-            raise Invalid(
-                "this writer belongs to another event loop",
-                hint="Open one in each loop, or use stratalog.sync from threads.",
-            )
+        self._check_loop()
         if expected_offset is not None and type(expected_offset) is not int:
             raise Invalid(f"expected_offset is a whole number, not {expected_offset!r}")
         future: asyncio.Future[Result] = self._loop.create_future()
@@ -246,6 +245,13 @@ class LogWriter:
             raise self._sender.stopped.copy()
         if self._closed:
             raise Closed("this writer is closed")
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise Invalid(
+                "this writer belongs to another event loop",
+                hint="Open one in each loop, or use stratalog.sync from threads.",
+            )
 
     async def _room(self) -> None:
         self._check_open()

@@ -278,22 +278,23 @@ class DirectoryStore:
     # Deleting
 
     def _delete(self, names_in: dict[str, set[str]]) -> None:
+        if not os.path.isdir(self._root):
+            return
         try:
-            changed = {where for where, names in names_in.items() if self._unlink(where, names)}
-            for directory in {self._prune(directory) for directory in changed}:
+            for directory, names in names_in.items():
+                self._unlink(directory, names)
+            # Synced even if nothing was there: this may be the second try.
+            for directory in {self._prune(directory) for directory in names_in}:
                 sync_nearest(directory)
         except OSError as error:
             raise self._refusal(error, error.filename) from error
 
-    def _unlink(self, directory: str, names: set[str]) -> bool:
-        removed = False
+    def _unlink(self, directory: str, names: set[str]) -> None:
         missing = contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
         with missing, opened(directory) as fd, locked(fd, exclusive=True):
             for name in names:
                 with missing:
                     os.unlink(name, dir_fd=fd)
-                    removed = True
-        return removed
 
     def _prune(self, directory: str) -> str:
         """Remove emptied directories upwards. Gives the first that stays."""
