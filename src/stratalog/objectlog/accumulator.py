@@ -19,7 +19,7 @@ from stratalog.objectlog.position import LogPosition, Span
 Result = LogPosition | Span
 
 
-class Submission(msgspec.Struct, eq=False):
+class Submission(msgspec.Struct, eq=False, gc=False):
     """Records that are appended together, and the promise of an answer."""
 
     bodies: Sequence[bytes]
