@@ -8,33 +8,17 @@ Exhaustive in memory, sampled on the other stores.
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
-from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Literal, NamedTuple
 
 import pytest
 
 import stratalog as sl
+from objectlog.crashing import CrashPoint, Script, When, run_until_crash, sides_of
 from objectlog.whole_log import check_whole_log, depth_of, orphans, run, sweep
 from objectlog.wrapped_stores import Puts, RecordingStore
-from stratalog import runtime
-from stratalog.errors import StratalogError
 from stratalog.store import MemoryStore
-from stratalog.testing import (
-    Append,
-    Crashed,
-    Faults,
-    FaultyStore,
-    History,
-    Placed,
-    StoreCall,
-    check_appends,
-)
-
-When = Literal["before", "after"]
-Script = Callable[[sl.Store, History], Awaitable[None]]
+from stratalog.testing import Append, History, Placed, StoreCall, check_appends
 
 OPTIONS = sl.WriterOptions(
     fragment_bytes=100, rollup_entries=2, snapshot_entries_max=3, on_fenced="raise"
@@ -75,50 +59,6 @@ async def side_by_side(store: sl.Store, history: History) -> None:
         await asyncio.gather(*(appender(name) for name in range(4)))
 
 
-class CrashPoint(NamedTuple):
-    number: int
-    when: When
-
-
-def run_until_crash(
-    store: sl.Store, script: Script, point: CrashPoint | None, history: History, puts: Puts
-) -> list[StoreCall]:
-    """One life of a process. What it had sent when it died may land, or not.
-
-    A roll-up that closing cuts off is never answered, so a few lives end before they crash.
-    """
-    faulty = FaultyStore(
-        RecordingStore(store, puts), Faults(late_s=(0.0, 0.0)), random=Random(str(point))
-    )
-
-    async def main() -> None:
-        if point is not None:
-            faulty.crash_at(*point)
-        life = asyncio.ensure_future(script(faulty, history))
-
-        def die() -> None:
-            life.cancel()
-
-        faulty.on_crash(die)
-        try:
-            await life
-        except (Crashed, asyncio.CancelledError, StratalogError):
-            assert faulty.crashed, "it failed without a crash"
-        await faulty.settle()
-
-    run(main())
-    let_requests_arrive()
-    assert point is not None or not faulty.crashed
-    return faulty.operations
-
-
-def let_requests_arrive() -> None:
-    """A blocking call goes on when its process "dies", because the test's process lives."""
-    pool = runtime._pools.pop(("io", os.getpid()), None)
-    if pool is not None:
-        pool.shutdown(wait=True)
-
-
 async def recover(store: sl.Store, history: History, puts: Puts) -> None:
     """A new writer opens with no action; everything acknowledged is there once; appends go on."""
     recording = RecordingStore(store, puts)
@@ -153,8 +93,7 @@ def operations_of(script: Script) -> list[StoreCall]:
 
 
 def points_of(script: Script) -> list[CrashPoint]:
-    sides: tuple[When, When] = ("before", "after")
-    return [CrashPoint(call.number, when) for call in operations_of(script) for when in sides]
+    return sides_of(operations_of(script))
 
 
 def check_every_point(script: Script, points: list[CrashPoint]) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Sealed, StratalogError, Unknown
+from stratalog.objectlog.amending import Change, check_amendment, is_version
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.linking import Verdict, judge, judge_owner, link, only_the_past_changed
@@ -34,7 +35,7 @@ from stratalog.objectlog.roller import Roller
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Overtaken, Patience, swap
+from stratalog.store.cas import Landed, Overtaken, Patience, swap
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob, Store
 
@@ -87,11 +88,40 @@ class Committer:
         self._wins_in_a_row = 0
         self._round_trip_s = 0.0
         self._roller = Roller(store, self._tree, writer, options, runtime, counters)
+        self._turn = asyncio.Lock()
         self.manifest = manifest
         self.names = UploadNames(runtime)
 
     async def commit(self, uploads: Sequence[Upload]) -> Outcome:
         """Link these fragments, in order, all or none."""
+        async with self._turn:
+            return await self._commit(uploads)
+
+    async def amend(self, change: Change) -> bool:
+        """Put a change of the past between two commits. False if it is not there afterwards.
+
+        One attempt on top of what is known here. If that is not the newest manifest, the next
+        commit finds out as always.
+        """
+        async with self._turn:
+            changed = change(self.manifest)
+            if changed is None:
+                return False
+            check_amendment(self.manifest, changed)
+            settled = await swap(
+                self._store,
+                MANIFEST_PATH,
+                changed.to_json(),
+                self._etag,
+                is_version(changed),
+                Patience(self._runtime, self._options.timeout_s),
+            )
+            if not isinstance(settled, Landed) or settled.newer is not None:
+                return False
+            self.manifest, self._etag = changed, settled.etag
+            return True
+
+    async def _commit(self, uploads: Sequence[Upload]) -> Outcome:
         fragments = [upload.fragment for upload in uploads]
         await self._leave_room()
         while True:

@@ -4,17 +4,30 @@
     fields    position, epoch_us, writer, then ours: write_id, deleted
 
 ``epoch_us`` is when it was written, for people. A cursor moves only with a witness of its previous
-version. Deleting it writes a tombstone (``deleted``), because a conditional delete does not exist
-everywhere; creating it again replaces the tombstone. Persisted: keep stable.
+version. One that did not hold its data before (new, moved back, merely loaded) is written first and
+then looks whether a collection is about to take that data. Deleting writes a tombstone
+(``deleted``), because a conditional delete does not exist everywhere; creating it again replaces
+the tombstone. Persisted: keep stable.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import ClassVar
 
-from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unknown
-from stratalog.objectlog.manifest import load_manifest
+from stratalog.errors import (
+    Conflict,
+    Exists,
+    Invalid,
+    NotFound,
+    StratalogError,
+    Trimmed,
+    Unavailable,
+    Unknown,
+)
+from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, load_garbage
+from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.position import LogPosition, Natural, check_offset
@@ -47,11 +60,20 @@ class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 class Cursor:
     """One version of a cursor: what it says, and the witness needed to change it."""
 
-    def __init__(self, cursors: CursorStore, name: str, stored: StoredCursor, etag: str) -> None:
+    def __init__(
+        self,
+        cursors: CursorStore,
+        name: str,
+        stored: StoredCursor,
+        etag: str,
+        *,
+        counts: bool = False,
+    ) -> None:
         self._cursors = cursors
         self._stored = stored
         self._etag = etag
         self._name = name
+        self._counts = counts
 
     @property
     def name(self) -> str:
@@ -115,7 +137,7 @@ class CursorStore:
                 raise Exists(f"there is already a cursor {name!r}", path=path) from None
             stored = self._next_version(grave, offset, deleted=False)
             etag = await self._swap(path, stored, witness, name)
-        return await self._confirmed(Cursor(self, name, stored, etag))
+        return await self._confirmed(Cursor(self, name, stored, etag), None)
 
     async def load(self, name: str) -> Cursor:
         """The cursor as it is now. ``NotFound`` if there is none."""
@@ -143,10 +165,10 @@ class CursorStore:
         path = cursor_path(cursor.name)
         stored = self._next_version(cursor._stored, offset, deleted=deleted)
         etag = await self._swap(path, stored, cursor._etag, cursor.name)
-        moved = Cursor(self, cursor.name, stored, etag)
-        if not deleted and offset < cursor.offset:
-            return await self._confirmed(moved)
-        return moved
+        moved = Cursor(self, cursor.name, stored, etag, counts=True)
+        if deleted or (cursor._counts and cursor.offset <= offset):
+            return moved
+        return await self._confirmed(moved, cursor)
 
     def _next_version(
         self, before: StoredCursor | None, offset: int, *, deleted: bool
@@ -182,24 +204,30 @@ class CursorStore:
             hint="Load it again, then decide.",
         )
 
-    async def _confirmed(self, cursor: Cursor) -> Cursor:
-        """A cursor that is new or went back counts only if its data is still there."""
+    async def _confirmed(self, cursor: Cursor, before: Cursor | None) -> Cursor:
+        """A cursor that did not hold its data so far counts only if nobody is about to take it.
+
+        It is written already. So a collector that has not listed the cursors yet will see it, and
+        one that has shows itself by its plan, which is read first, or by the manifest.
+        """
+        plan, _ = await load_garbage(self._store)
         manifest, _ = await load_manifest(self._store)
-        if manifest.first_offset > cursor.offset:
-            await cursor.delete()
-            raise Trimmed(
-                f"the log starts at {manifest.first_offset}", first_offset=manifest.first_offset
-            )
-        return cursor
+        refusal = _refusal(cursor.offset, plan, manifest)
+        if refusal is None:
+            return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
+        restored = self._next_version(
+            cursor._stored, before.offset if before else cursor.offset, deleted=before is None
+        )
+        with contextlib.suppress(Conflict, Unknown, Unavailable):
+            await self._swap(cursor_path(cursor.name), restored, cursor._etag, cursor.name)
+        raise refusal
 
     async def _check_offset(self, offset: int) -> None:
         check_offset(offset)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
         if offset < manifest.first_offset:
-            raise Trimmed(
-                f"the log starts at {manifest.first_offset}", first_offset=manifest.first_offset
-            )
+            raise _trimmed(manifest)
 
     async def _read(self, path: str) -> tuple[StoredCursor, str]:
         try:
@@ -208,6 +236,28 @@ class CursorStore:
             name = path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
             raise _no_cursor(name, path) from None
         return StoredCursor.from_json(blob.data, path), blob.etag
+
+
+def _refusal(offset: int, plan: Garbage | None, manifest: Manifest) -> StratalogError | None:
+    """Why a cursor that was written at ``offset`` does not count, or None if it does."""
+    if manifest.first_offset > offset:
+        return _trimmed(manifest)
+    if plan is None or plan.first_to_keep.offset <= offset:
+        return None
+    if plan.state(manifest) in (PlanState.EMPTY, PlanState.DEAD):
+        return None
+    return Conflict(
+        f"a collection up to {plan.first_to_keep.offset} is under way",
+        path=GARBAGE_PATH,
+        hint="Try again when it has ended, or choose a higher offset.",
+        expected=plan.first_to_keep.offset,
+        actual=offset,
+    )
+
+
+def _trimmed(manifest: Manifest) -> Trimmed:
+    first_offset = manifest.first_offset
+    return Trimmed(f"the log starts at {first_offset}", first_offset=first_offset)
 
 
 def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:

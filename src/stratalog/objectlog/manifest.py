@@ -110,7 +110,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     def check(self) -> None:
         """Refuse a manifest of a newer format, or whose sums or ranges do not hold."""
-        _check_format(self.format)
+        check_format(self.format)
         entries = self.entries
         check_adjacent(entries, MANIFEST_PATH)
         collected = EMPTY if self.collected is msgspec.UNSET else self.collected
@@ -149,7 +149,7 @@ def _check_sequence(fragments: Sequence[Fragment]) -> None:
             )
 
 
-def _check_format(version: object) -> None:
+def check_format(version: object) -> None:
     """Refuse a newer major version: it may mean something else by the same names."""
     major = version.partition(".")[0] if isinstance(version, str) else ""
     if major.isdecimal() and (len(major) > 9 or int(major) > FORMAT_MAJOR):
@@ -171,7 +171,7 @@ def decode_manifest(data: bytes) -> Manifest:
         version = msgspec.json.decode(data, type=_Versioned).format
     except (ValueError, RecursionError):
         version = None
-    _check_format(version)
+    check_format(version)
     manifest = Manifest.from_json(data, MANIFEST_PATH)
     manifest.check()
     return manifest

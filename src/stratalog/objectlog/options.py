@@ -136,6 +136,28 @@ class ReaderOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CollectorOptions:
+    """How a collection waits and gives up."""
+
+    interval_s: float = 5.0
+    """How long after publishing the deletions begin: a courtesy to readers that have just found
+    what goes. One that is slower gets `Trimmed`."""
+
+    attempts_max: int = 5
+    """How often `collect` plans again because a cursor or the tree changed meanwhile."""
+
+    timeout_s: float = 60.0
+    """How long to go on when the store does not answer; then `Unavailable` or `Unknown`. The next
+    run goes on where this one stopped."""
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+        _require(0 <= self.interval_s <= LONGEST_S, "interval_s is 0 to a day")
+        _require(self.attempts_max >= 1, "attempts_max is at least 1")
+        _require(self.timeout_s > 0, "timeout_s is positive")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """Where a scan ends. The first fragment is always given, so that a reader makes progress."""
 
@@ -155,7 +177,9 @@ class Limits:
             _require(value is None or value >= 1, f"{name} is at least 1")
 
 
-def _require_numbers(options: WriterOptions | ReaderOptions | Limits) -> None:
+def _require_numbers(
+    options: WriterOptions | ReaderOptions | CollectorOptions | Limits,
+) -> None:
     """Refuse text and the like where a number belongs, before it is compared with one."""
     for field in fields(options):
         value = getattr(options, field.name)

@@ -43,6 +43,11 @@ class SnapshotPointer(StoredObject, frozen=True, kw_only=True, omit_defaults=Tru
 Entry = Fragment | SnapshotPointer
 
 
+def depth_of(entry: Entry) -> int:
+    """How many levels of snapshots an entry has, itself included."""
+    return entry.depth if isinstance(entry, SnapshotPointer) else 0
+
+
 class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The stored node."""
 

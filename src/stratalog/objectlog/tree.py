@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
 from stratalog.meter import Meter
@@ -73,9 +73,18 @@ class Tree:
         """Keep a node that was just written, so that it need not be read."""
         self._cache.put(snapshot.path, snapshot, size)
 
-    async def walk(self, manifest: Manifest, window: Window) -> AsyncGenerator[Fragment, None]:
+    def walk(self, manifest: Manifest, window: Window) -> AsyncGenerator[Fragment, None]:
         """The fragments that overlap the window, oldest first."""
-        queue = deque(filter(window.overlaps, manifest.entries))
+        return self.fragments(manifest, window.overlaps)
+
+    async def fragments(
+        self, manifest: Manifest, wanted: Callable[[Entry], bool]
+    ) -> AsyncGenerator[Fragment, None]:
+        """The wanted fragments, oldest first. Nothing below a node that is not wanted is read.
+
+        ``wanted`` is asked once for every entry that is met, parents before their children.
+        """
+        queue = deque(filter(wanted, manifest.entries))
         loads: dict[str, asyncio.Task[Snapshot]] = {}
         ahead, gave_fragments = 1, False
         try:
@@ -92,7 +101,7 @@ class Tree:
                 else:
                     self._read_ahead(loads, (entry, *queue), ahead)
                     snapshot = await loads.pop(entry.path)
-                queue.extendleft(reversed(list(filter(window.overlaps, snapshot.entries))))
+                queue.extendleft(reversed(list(filter(wanted, snapshot.entries))))
         finally:
             for load in loads.values():
                 load.cancel()

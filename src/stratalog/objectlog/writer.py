@@ -17,6 +17,7 @@ from typing import NoReturn, cast
 from stratalog.errors import Closed, Full, Invalid
 from stratalog.meter import Timing
 from stratalog.objectlog.accumulator import Accumulator, Result, Submission
+from stratalog.objectlog.amending import Change
 from stratalog.objectlog.committer import Committer
 from stratalog.objectlog.creation import load_or_create
 from stratalog.objectlog.manifest import Manifest, load_manifest
@@ -176,6 +177,16 @@ class LogWriter:
         await self._sender.close()
         await self._committer.close()
         self._raise_unseen_failure()
+
+    async def amend(self, change: Change) -> bool:
+        """Let this writer put a change of the past, in turn with its own manifests.
+
+        For collectors and the like that run beside it: what they would put on their own would
+        cost it a lost put. False if the change is not in the manifest afterwards.
+        """
+        self._check_loop()
+        self._check_open()
+        return await self._committer.amend(change)
 
     def _raise_unseen_failure(self) -> None:
         failure = self._sender.take_unseen_failure()

@@ -1,0 +1,180 @@
+"""The plan of a collection: what goes, what takes its place, one JSON object changed by CAS.
+
+    path      gc/GARBAGE
+    fields    snapshots_to_drop, snapshots_to_make, snapshot_for_root, fragments_to_drop_start,
+              fragments_to_drop_limit, fragments_are_uuids, setsum_to_discard, first_to_keep,
+              then ours: format, write_id, writer, plan_id, fragments_to_drop, snapshots_to_replace,
+              fragment_for_root, root_before, first_seq_no_to_keep, sweep_epoch, published_us
+
+There is at most one plan. When it is done it is emptied, never deleted, and every version has a
+fresh ``write_id``, an empty one too. A dropped snapshot stands for all that is below it. wal3 names
+dropped fragments by a range of sequence numbers; ours are listed, since their names cannot be told
+from their numbers. ``docs/design/005-collection.md`` has the protocol. Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+import msgspec
+
+from stratalog.errors import NotFound
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.manifest import FORMAT, Manifest, check_format
+from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural
+from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
+from stratalog.objectlog.stored_json import StoredObject
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store.protocol import Store
+
+GARBAGE_PATH = "gc/GARBAGE"
+
+
+class PlanState(enum.Enum):
+    """What a manifest tells about a plan."""
+
+    EMPTY = "empty"
+    PUBLISHED = "published"
+    DEAD = "dead"
+    UNFITTING = "unfitting"
+    LIVE = "live"
+
+
+class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of the plan."""
+
+    what: ClassVar[str] = "plan of a collection"
+
+    snapshots_to_drop: tuple[SnapshotPointer, ...]
+    snapshots_to_make: tuple[Snapshot, ...]
+    snapshot_for_root: SnapshotPointer | None
+    fragments_to_drop_start: Natural | str
+    fragments_to_drop_limit: Natural | str
+    fragments_are_uuids: bool | msgspec.UnsetType = msgspec.UNSET
+    setsum_to_discard: Setsum
+    first_to_keep: LogPosition
+    format: str | None = None
+    write_id: str | None = None
+    writer: str | None = None
+    plan_id: str | None = None
+    fragments_to_drop: tuple[Fragment, ...] = ()
+    snapshots_to_replace: tuple[SnapshotPointer, ...] = ()
+    fragment_for_root: Fragment | None = None
+    root_before: tuple[str, ...] = ()
+    first_seq_no_to_keep: Natural = 0
+    sweep_epoch: Natural = 0
+    published_us: Natural | None = None
+
+    @classmethod
+    def empty(cls, writer: str, write_id: str) -> Garbage:
+        """The value of a log that nobody is collecting."""
+        return cls(
+            snapshots_to_drop=(),
+            snapshots_to_make=(),
+            snapshot_for_root=None,
+            fragments_to_drop_start=0,
+            fragments_to_drop_limit=0,
+            fragments_are_uuids=False,
+            setsum_to_discard=EMPTY,
+            first_to_keep=LogPosition(FIRST_OFFSET),
+            format=FORMAT,
+            write_id=write_id,
+            writer=writer,
+        )
+
+    @property
+    def entries(self) -> tuple[StoredObject, ...]:
+        """The stored objects inside this one."""
+        return (
+            *self.snapshots_to_drop,
+            *self.snapshots_to_make,
+            *self.fragments_to_drop,
+            *self.snapshots_to_replace,
+            *self.root_after,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.snapshots_to_drop or self.fragments_to_drop)
+
+    @property
+    def dropped(self) -> tuple[Entry, ...]:
+        """The whole entries that go, oldest first."""
+        both: list[Entry] = [*self.snapshots_to_drop, *self.fragments_to_drop]
+        return tuple(sorted(both, key=lambda entry: entry.start.offset))
+
+    @property
+    def records(self) -> int:
+        """How many records go."""
+        return sum(entry.limit.offset - entry.start.offset for entry in self.dropped)
+
+    @property
+    def fragments(self) -> int:
+        """How many fragments go. Their sequence numbers have no gaps."""
+        start, limit = self.fragments_to_drop_start, self.fragments_to_drop_limit
+        return limit - start if isinstance(start, int) and isinstance(limit, int) else 0
+
+    @property
+    def fragment_bytes(self) -> int:
+        """How many bytes of fragments go."""
+        return sum(entry.num_bytes for entry in self.dropped)
+
+    @property
+    def root_after(self) -> tuple[Entry, ...]:
+        """What the root begins with in place of ``root_before``: one entry, or none."""
+        after: Entry | None = self.snapshot_for_root or self.fragment_for_root
+        return () if after is None else (after,)
+
+    def state(self, manifest: Manifest) -> PlanState:
+        """What the manifest tells about this plan."""
+        if self.is_empty:
+            return PlanState.EMPTY
+        if manifest.first_offset >= self.first_to_keep.offset:
+            return PlanState.PUBLISHED
+        if manifest.sweep_epoch != self.sweep_epoch:
+            return PlanState.DEAD
+        return PlanState.LIVE if self._fits(manifest) else PlanState.UNFITTING
+
+    def _fits(self, manifest: Manifest) -> bool:
+        """Whether the root still begins as it did, and stays ordered by depth afterwards."""
+        entries = manifest.entries
+        taken = len(self.root_before)
+        if tuple(entry.path for entry in entries[:taken]) != self.root_before:
+            return False
+        if self.root_after and taken < len(entries):
+            return depth_of(self.root_after[0]) >= depth_of(entries[taken])
+        return bool(self.root_after) or taken < len(entries) or self._keeps_nothing(manifest)
+
+    def _keeps_nothing(self, manifest: Manifest) -> bool:
+        return self.first_to_keep.offset == manifest.tail.offset
+
+    def apply(self, manifest: Manifest, write_id: str) -> Manifest:
+        """The manifest without what goes. The plan must be live."""
+        kept = (*self.root_after, *manifest.entries[len(self.root_before) :])
+        collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
+        assert isinstance(collected, Setsum)
+        return msgspec.structs.replace(
+            manifest,
+            collected=collected + self.setsum_to_discard,
+            snapshots=tuple(entry for entry in kept if isinstance(entry, SnapshotPointer)),
+            fragments=tuple(entry for entry in kept if isinstance(entry, Fragment)),
+            initial_offset=self.first_to_keep,
+            initial_seq_no=self.first_seq_no_to_keep,
+            write_id=write_id,
+        )
+
+
+def decode_garbage(data: bytes) -> Garbage:
+    garbage = Garbage.from_json(data, GARBAGE_PATH)
+    check_format(garbage.format)
+    return garbage
+
+
+async def load_garbage(store: Store) -> tuple[Garbage | None, str | None]:
+    """The stored plan and its etag. A log that was never collected has none."""
+    try:
+        blob = await store.get(GARBAGE_PATH)
+    except NotFound:
+        return None, None
+    return decode_garbage(blob.data), blob.etag
