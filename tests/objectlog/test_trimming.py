@@ -196,9 +196,9 @@ class TestWhatHasBecomeOfAPlan:
         moved = msgspec.structs.replace(self.made.manifest, sweep_epoch=1)
         assert self.state(moved) is PlanState.DEAD
 
-    def test_a_root_that_was_rolled_up_does_not_fit(self) -> None:
+    def test_entries_that_left_the_root_kill_it(self) -> None:
         other = MadeLog(self.made.shape).manifest
-        assert self.state(other) is PlanState.UNFITTING
+        assert self.state(other) is PlanState.DEAD
 
     def test_a_lifted_fragment_does_not_go_before_a_snapshot_that_came_meanwhile(self) -> None:
         """The root was [(f f) f f f]; a roll-up has made it [(f f) (f f) f]."""

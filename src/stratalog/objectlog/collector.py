@@ -31,7 +31,7 @@ from stratalog.objectlog.planning import plan_collection
 from stratalog.objectlog.position import check_offset
 from stratalog.objectlog.removal import OnProgress, Removal, Removed
 from stratalog.objectlog.snapshot import Snapshot
-from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.tree import Tree, missing
 from stratalog.objectlog.writer import LogWriter
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -106,10 +106,15 @@ class Collector:
     async def preview(self, cut_off: int | None = None) -> Outlook:
         """What ``compute`` would plan, without a trace."""
         cursors = await self._listed_cursors()
-        manifest, _ = await load_manifest(self._store)
+        manifest, etag = await load_manifest(self._store)
         manifest.check_writable()
         cut, held_by = _lowest(cursors, manifest, cut_off)
-        plan = await plan_collection(self._tree, manifest, cut, self._writer, self._runtime)
+        try:
+            plan = await plan_collection(self._tree, manifest, cut, self._writer, self._runtime)
+        except NotFound as gone:
+            if (await load_manifest(self._store))[1] == etag:
+                raise missing(gone.path) from None
+            raise _overtaken() from None
         first_to_keep = plan.first_to_keep.offset if plan else manifest.first_offset
         return Outlook(
             first_offset=manifest.first_offset,
@@ -155,7 +160,7 @@ class Collector:
             state = plan.state(manifest)
         if state is not PlanState.PUBLISHED:
             await self.cancel()
-            raise _unfitting()
+            raise _overtaken()
         await self._note_published(plan)
         return manifest
 
@@ -176,7 +181,12 @@ class Collector:
         removal = Removal(
             self._store, self._tree, self._options.timeout_s, self._runtime, on_progress
         )
-        await removal.check_unreachable(plan, manifest)
+        try:
+            await removal.check_unreachable(plan, manifest)
+        except NotFound as gone:
+            if await self._is_installed(plan):
+                raise missing(gone.path) from None
+            return Removed()
         await self._courtesy(await self._note_published(plan))
         removed = await removal.remove(plan)
         await self._empty(plan)
@@ -213,14 +223,16 @@ class Collector:
     ) -> Collected:
         """All three phases, after finishing what another run has left."""
         _check_cut_off(cut_off)
-        removed = await self._finish(on_progress)
-        attempts = 0
-        while (plan := await self.compute(cut_off)) is not None:
-            attempts += 1
+        removed = Removed()
+        for attempts_left in reversed(range(self._options.attempts_max)):
+            removed += await self._finish(on_progress)
             try:
+                plan = await self.compute(cut_off)
+                if plan is None:
+                    break
                 manifest = await self.publish()
             except Conflict:
-                if attempts == self._options.attempts_max:
+                if attempts_left == 0:
                     raise
                 continue
             return Collected(
@@ -270,7 +282,13 @@ class Collector:
     # Publishing
 
     async def _publish(self, plan: Garbage, manifest: Manifest) -> Manifest:
-        replaced = {p.path: await self._tree.snapshot(p) for p in plan.snapshots_to_replace}
+        try:
+            replaced = {p.path: await self._tree.snapshot(p) for p in plan.snapshots_to_replace}
+        except NotFound as gone:
+            current, _ = await load_manifest(self._store)
+            if plan.state(current) is PlanState.LIVE:
+                raise missing(gone.path) from None
+            return current
         check_plan(plan, manifest, replaced)
         for cursor in await self._cursors.list():
             if manifest.first_offset <= cursor.offset < plan.first_to_keep.offset:
@@ -312,6 +330,10 @@ class Collector:
         left_s = self._options.interval_s - max(0, since_us) / 1e6
         if left_s > 0:
             await asyncio.sleep(left_s)
+
+    async def _is_installed(self, plan: Garbage) -> bool:
+        stored, _ = await load_garbage(self._store)
+        return stored is not None and stored.plan_id == plan.plan_id
 
     async def _empty(self, plan: Garbage) -> None:
         """Put an empty plan in the place of this one; done if another is there already."""
@@ -374,7 +396,7 @@ def _under_way(plan: Garbage) -> Conflict:
     )
 
 
-def _unfitting() -> Conflict:
+def _overtaken() -> Conflict:
     return Conflict(
         "the tree has changed since the collection was planned; nothing was lost",
         path=GARBAGE_PATH,

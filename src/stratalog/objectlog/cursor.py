@@ -12,6 +12,7 @@ the tombstone. Persisted: keep stable.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from typing import ClassVar
@@ -41,6 +42,7 @@ from stratalog.store.protocol import Blob
 CURSOR_PREFIX = "cursor/"
 CURSOR_SUFFIX = ".json"
 CURSOR_TIMEOUT_S = 60.0
+READS_AT_ONCE = 16
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _NAME_LENGTH_MAX = 200
 
@@ -149,14 +151,20 @@ class CursorStore:
 
     async def list(self) -> list[Cursor]:
         """All cursors, by name."""
+        names = [
+            name
+            async for row in self._store.list(CURSOR_PREFIX)
+            if _NAME.fullmatch(name := cursor_name(row.path)) and row.path == cursor_path(name)
+        ]
         found: list[Cursor] = []
-        async for row in self._store.list(CURSOR_PREFIX):
-            name = row.path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
-            if row.path != CURSOR_PREFIX + name + CURSOR_SUFFIX or not _NAME.fullmatch(name):
-                continue
-            stored, etag = await self._read(row.path)
-            if not stored.deleted:
-                found.append(Cursor(self, name, stored, etag))
+        for start in range(0, len(names), READS_AT_ONCE):
+            some = names[start : start + READS_AT_ONCE]
+            read = await asyncio.gather(*(self._read(cursor_path(name)) for name in some))
+            found += [
+                Cursor(self, name, stored, etag)
+                for name, (stored, etag) in zip(some, read, strict=True)
+                if not stored.deleted
+            ]
         return found
 
     async def _replace(self, cursor: Cursor, offset: int, *, deleted: bool) -> Cursor:
@@ -233,8 +241,7 @@ class CursorStore:
         try:
             blob = await self._store.get(path)
         except NotFound:
-            name = path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
-            raise _no_cursor(name, path) from None
+            raise _no_cursor(cursor_name(path), path) from None
         return StoredCursor.from_json(blob.data, path), blob.etag
 
 
@@ -274,6 +281,10 @@ def cursor_path(name: str) -> str:
             hint=f"Use letters, digits and underscores, at most {_NAME_LENGTH_MAX}.",
         )
     return f"{CURSOR_PREFIX}{name}{CURSOR_SUFFIX}"
+
+
+def cursor_name(path: str) -> str:
+    return path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
 
 
 def _no_cursor(name: str, path: str) -> NotFound:

@@ -35,10 +35,19 @@ class PlanState(enum.Enum):
     """What a manifest tells about a plan."""
 
     EMPTY = "empty"
+
     PUBLISHED = "published"
+    """The log begins where the plan wants it to."""
+
     DEAD = "dead"
+    """It can never be applied: the epoch has moved on, or the entries that it takes away have left
+    the root, to which nothing comes back."""
+
     UNFITTING = "unfitting"
+    """It cannot be applied now: the root would not go from deep to shallow any more."""
+
     LIVE = "live"
+    """It may be published at any moment."""
 
 
 class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -132,22 +141,14 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             return PlanState.EMPTY
         if manifest.first_offset >= self.first_to_keep.offset:
             return PlanState.PUBLISHED
-        if manifest.sweep_epoch != self.sweep_epoch:
-            return PlanState.DEAD
-        return PlanState.LIVE if self._fits(manifest) else PlanState.UNFITTING
-
-    def _fits(self, manifest: Manifest) -> bool:
-        """Whether the root still begins as it did, and stays ordered by depth afterwards."""
-        entries = manifest.entries
         taken = len(self.root_before)
-        if tuple(entry.path for entry in entries[:taken]) != self.root_before:
-            return False
-        if self.root_after and taken < len(entries):
-            return depth_of(self.root_after[0]) >= depth_of(entries[taken])
-        return bool(self.root_after) or taken < len(entries) or self._keeps_nothing(manifest)
-
-    def _keeps_nothing(self, manifest: Manifest) -> bool:
-        return self.first_to_keep.offset == manifest.tail.offset
+        begins = tuple(entry.path for entry in manifest.entries[:taken])
+        if manifest.sweep_epoch != self.sweep_epoch or begins != self.root_before:
+            return PlanState.DEAD
+        after = manifest.entries[taken : taken + 1]
+        if self.root_after and after and depth_of(self.root_after[0]) < depth_of(after[0]):
+            return PlanState.UNFITTING
+        return PlanState.LIVE
 
     def apply(self, manifest: Manifest, write_id: str) -> Manifest:
         """The manifest without what goes. The plan must be live."""

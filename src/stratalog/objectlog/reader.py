@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
+from stratalog.errors import Closed, Invalid, NotFound, Trimmed
 from stratalog.meter import Timing
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
@@ -29,7 +29,7 @@ from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.position import FIRST_OFFSET, check_offset
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
-from stratalog.objectlog.tree import Tree, Window
+from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
@@ -154,7 +154,7 @@ class LogReader:
         except NotFound:
             await self._look_again(fragment.path, Window(fragment.start.offset), None)
             if await self._is_linked(fragment):
-                raise _missing(fragment.path) from None
+                raise missing(fragment.path) from None
             raise NotFound(
                 f"{fragment.path} was replaced", path=fragment.path, hint="Scan again."
             ) from None
@@ -245,7 +245,7 @@ class LogReader:
     async def _walk(self, window: Window) -> AsyncGenerator[Fragment, None]:
         """The fragments of a window; goes on with the newest manifest if a node was replaced."""
         self._check_open()
-        missing: str | None = None
+        gone: str | None = None
         while True:
             self._check_start(window)
             etag = self._etag
@@ -256,13 +256,13 @@ class LogReader:
                         window = _after(window, fragment)
                 return
             except NotFound as error:
-                missing = await self._once_more(error, missing, window, etag)
+                gone = await self._once_more(error, gone, window, etag)
 
     async def _fetch_ahead(
         self, window: Window
     ) -> AsyncGenerator[tuple[Fragment, pa.RecordBatch], None]:
         """Fragments with their records; looks again at what was replaced since it was found."""
-        missing: str | None = None
+        gone: str | None = None
         while True:
             etag = self._etag
             try:
@@ -272,7 +272,7 @@ class LogReader:
                         window = _after(window, fragment)
                 return
             except NotFound as error:
-                missing = await self._once_more(error, missing, window, etag)
+                gone = await self._once_more(error, gone, window, etag)
 
     async def _fetch_in_parallel(
         self, window: Window
@@ -321,13 +321,11 @@ class LogReader:
             lambda: decode_fragment(blob.data, fragment, verify=verify)
         )
 
-    async def _once_more(
-        self, error: NotFound, missing: str | None, window: Window, etag: str
-    ) -> str:
+    async def _once_more(self, error: NotFound, gone: str | None, window: Window, etag: str) -> str:
         """Load the manifest because an object is gone; it is damage if it is gone twice."""
         path = error.path or "an object"
-        if path == missing:
-            raise _missing(path) from None
+        if path == gone:
+            raise missing(path) from None
         await self._look_again(path, window, etag)
         return path
 
@@ -340,7 +338,7 @@ class LogReader:
                 first_offset=self.first_offset,
             )
         if self._etag == etag:
-            raise _missing(path)
+            raise missing(path)
 
     async def _is_linked(self, fragment: Fragment) -> bool:
         """Whether the newest manifest leads to this fragment, or to nothing that is there."""
@@ -348,7 +346,7 @@ class LogReader:
         try:
             found = [each.path async for each in self._tree.walk(self._manifest, window)]
         except NotFound as error:
-            raise _missing(error.path or fragment.path) from None
+            raise missing(error.path or fragment.path) from None
         return fragment.path in found
 
     def _check_start(self, window: Window) -> None:
@@ -359,10 +357,6 @@ class LogReader:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("this reader is closed")
-
-
-def _missing(path: str) -> Corrupt:
-    return Corrupt(f"{path} is missing although the log links it", path=path)
 
 
 def _check_bounds(*bounds: int | None) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
+from stratalog.errors import Corrupt
 from stratalog.meter import Meter
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
@@ -20,6 +21,12 @@ from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
 from stratalog.store.protocol import Store
 
 READ_AHEAD_MAX = 16
+
+
+def missing(path: str | None) -> Corrupt:
+    """The alarm about an object that the newest manifest links and the store does not have."""
+    path = path or "an object"
+    return Corrupt(f"{path} is missing although the log links it", path=path)
 
 
 @dataclass(frozen=True, slots=True)
