@@ -23,7 +23,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stratalog.errors import Corrupt, Invalid, NotFound, Sealed, StratalogError, Unknown
+from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Unknown
 from stratalog.objectlog.amending import Change, check_amendment, is_version
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
@@ -32,6 +32,7 @@ from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, decode_manifes
 from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.roller import Roller
+from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import Runtime
@@ -126,7 +127,7 @@ class Committer:
         await self._leave_room()
         while True:
             if self.manifest.seal is not None:
-                raise Sealed("the log is sealed", actual=self.manifest.tail.offset)
+                raise sealed(self.manifest)
             if any(upload.sweep_epoch != self.manifest.sweep_epoch for upload in uploads):
                 return Outcome.EPOCH_MOVED
             candidate, data, rollups = await self._candidate(fragments)

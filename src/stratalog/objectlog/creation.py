@@ -5,6 +5,7 @@ from __future__ import annotations
 from stratalog.errors import Exists, NotFound, Unknown
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
+from stratalog.objectlog.position import FIRST_OFFSET, check_offset
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.cas import Patience, create
@@ -18,20 +19,23 @@ async def create_log(
     url: StoreLike,
     *,
     exist_ok: bool = False,
+    first_offset: int = FIRST_OFFSET,
     writer: str = "create_log",
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> None:
     """Create an empty log. ``Exists`` if there is one, unless ``exist_ok``.
 
+    Its first record gets ``first_offset``: a log that takes over where another one ends.
     The store is probed first, once per process: a store that ignores conditions is refused.
     """
+    check_offset(first_offset)
     store = open_store(url)
     if await _is_there(store):
         if exist_ok:
             return
         raise _exists(store)
     await probe(store, runtime)
-    manifest = Manifest.empty(writer_label(writer), runtime.new_id())
+    manifest = Manifest.empty(writer_label(writer), runtime.new_id(), first_offset)
     try:
         await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
     except Exists:

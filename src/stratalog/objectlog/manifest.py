@@ -3,7 +3,7 @@
     path      manifest/MANIFEST
     fields    setsum, collected, acc_bytes, writer, snapshots, fragments,
               then when set: initial_offset, initial_seq_no,
-              then ours: format, write_id, linked, sweep_epoch, seal
+              then ours: format, write_id, linked, sweep_epoch, seal, predecessor
 
     setsum = Σ snapshots + Σ fragments + collected
 
@@ -56,9 +56,10 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     linked: dict[str, Natural] | None = None
     sweep_epoch: Natural = 0
     seal: dict[str, msgspec.Raw] | None = None
+    predecessor: dict[str, msgspec.Raw] | None = None
 
     @classmethod
-    def empty(cls, writer: str, write_id: str) -> Manifest:
+    def empty(cls, writer: str, write_id: str, first_offset: int = FIRST_OFFSET) -> Manifest:
         """The first version of a new log."""
         return cls(
             setsum=EMPTY,
@@ -67,6 +68,8 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             writer=writer,
             snapshots=(),
             fragments=(),
+            initial_offset=LogPosition(first_offset) if first_offset > FIRST_OFFSET else None,
+            initial_seq_no=FIRST_SEQ_NO if first_offset > FIRST_OFFSET else None,
             format=FORMAT,
             write_id=write_id,
             linked={},
@@ -165,14 +168,22 @@ class _Versioned(msgspec.Struct):
     format: object = None
 
 
-def decode_manifest(data: bytes) -> Manifest:
-    """Decode and check a stored manifest. A newer format is refused before it is misread."""
+def parse_manifest(data: bytes) -> Manifest:
+    """Decode a stored manifest whose sums and ranges may not hold.
+
+    A newer format is refused before it is misread.
+    """
     try:
         version = msgspec.json.decode(data, type=_Versioned).format
     except (ValueError, RecursionError):
         version = None
     check_format(version)
-    manifest = Manifest.from_json(data, MANIFEST_PATH)
+    return Manifest.from_json(data, MANIFEST_PATH)
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Decode and check a stored manifest."""
+    manifest = parse_manifest(data)
     manifest.check()
     return manifest
 

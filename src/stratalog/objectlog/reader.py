@@ -18,15 +18,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stratalog.errors import Closed, Invalid, NotFound, Trimmed
+from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
 from stratalog.meter import Timing
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
-from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.position import FIRST_OFFSET, check_offset
+from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
 from stratalog.objectlog.tree import Tree, Window, missing
@@ -205,7 +206,8 @@ class LogReader:
         """Records as they come, from an offset on (default: only what is new), for ever.
 
         Polls the manifest: soon after news, then ever more rarely (``poll_s_min`` to
-        ``poll_s_max``). With ``idle_timeout_s`` it ends when nothing came for that long.
+        ``poll_s_max``). With ``idle_timeout_s`` it ends when nothing came for that long. At the
+        end of a sealed log it goes on with the successor, if there is one.
         """
         loop = asyncio.get_running_loop()
         next_offset = self.tail if from_offset is None else from_offset
@@ -221,6 +223,13 @@ class LogReader:
                 await self.refresh()
             if next_offset < self.tail:
                 continue
+            successor = await self._open_successor()
+            if successor is not None:
+                onward = successor.follow(next_offset, idle_timeout_s=idle_timeout_s)
+                async with aclosing(onward):
+                    async for batch in onward:
+                        yield batch
+                return
             if idle_timeout_s is not None:
                 left_s = news_s + idle_timeout_s - loop.time()
                 if left_s <= 0:
@@ -228,6 +237,25 @@ class LogReader:
                 pause_s = min(pause_s, left_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, self._options.poll_s_max)
+
+    async def _open_successor(self) -> LogReader | None:
+        """A reader of the log that continues this one. None if there is none yet."""
+        seal = seal_of(self._manifest)
+        if seal is None or seal.successor is None:
+            return None
+        try:
+            reader = await LogReader.open(
+                seal.successor.url, options=self._options, runtime=self._runtime
+            )
+        except NotFound:
+            return None
+        back = predecessor_of(reader.manifest)
+        if back is None or back.id != seal.successor.id:
+            raise Corrupt(
+                f"the log at {seal.successor.url} is not the successor that the seal names",
+                path=MANIFEST_PATH,
+            )
+        return reader
 
     async def to_arrow(
         self, from_offset: int = FIRST_OFFSET, to_offset: int | None = None

@@ -25,7 +25,6 @@ from stratalog.errors import (
     Conflict,
     Fenced,
     NotHappened,
-    Sealed,
     StratalogError,
     Unavailable,
     Unknown,
@@ -34,6 +33,7 @@ from stratalog.invariants import invariant
 from stratalog.objectlog.accumulator import Accumulator, Submission
 from stratalog.objectlog.committer import Committer, Outcome
 from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.units import Draft, Unit, divide, fragments_for
 from stratalog.objectlog.uploader import Uploader
@@ -352,7 +352,7 @@ class Sender:
         manifest = self._committer.manifest
         tail = manifest.tail.offset
         if manifest.seal is not None:
-            self._stop(Sealed("the log is sealed", actual=tail))
+            self._stop(sealed(manifest))
         elif self._options.on_fenced == "raise":
             self._stop(Fenced(f"another writer took over; the log ends at {tail}", actual=tail))
         else:

@@ -1,0 +1,144 @@
+"""Ending a log, and going on elsewhere.
+
+``Sealer.seal`` is one compare-and-swap of the manifest: what was linked before it counts, what was
+not did not happen. ``migrate`` names a successor in the seal and then brings it into being, at the
+next offset, with a pointer back:
+
+    seal names (url, id)  ──►  the successor is created with that id, at the tail of the sealed log
+
+The name is given once, so there is one successor whatever crashes or races: who comes second and
+wants the same place completes the first one's work; who wants another is refused.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stratalog.errors import Conflict, Exists, Invalid, NotFound
+from stratalog.objectlog.amending import amend
+from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.objectlog.names import writer_label
+from stratalog.objectlog.pickling import located
+from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.seal import Link, Seal, as_fields, predecessor_of, seal_of
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import StoreLike, open_store
+from stratalog.store.cas import Patience, create
+from stratalog.store.patient import PatientStore
+from stratalog.store.probe import probe
+from stratalog.store.protocol import Store
+
+SEAL_TIMEOUT_S = 60.0
+NOTE_LENGTH_MAX = 1000
+INHERITED = ("sinks",)
+
+
+class Sealer:
+    """Seals one log."""
+
+    def __init__(
+        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        self._store = PatientStore(open_store(url), runtime, SEAL_TIMEOUT_S)
+        self._writer = writer_label(writer)
+        self._runtime = runtime
+
+    async def seal(self, note: str = "") -> LogPosition:
+        """Let the log take no more records. Gives its end, also if it was sealed before."""
+        return (await self._sealed(_checked(note), None)).tail
+
+    async def state(self) -> Seal | None:
+        """The seal, or None if the log takes records."""
+        manifest, _ = await load_manifest(self._store)
+        return seal_of(manifest)
+
+    async def migrate(self, successor: StoreLike, note: str = "") -> LogPosition:
+        """Seal the log and go on at ``successor``, where nothing is yet, at the next offset.
+
+        Gives the position where the successor begins. Again without harm; ``Conflict`` if the
+        seal names another successor already, ``Exists`` if another log is at that place.
+        """
+        target = open_store(successor)
+        if target.url == self._store.url:
+            raise Invalid("a log cannot be its own successor", hint="Choose another place.")
+        known = await self.state()
+        if known is None or known.successor is None:
+            await self._check_free(target)
+        link = Link(url=_place(successor, target.url), id=self._runtime.new_id())
+        ended = await self._sealed(_checked(note), link)
+        named = seal_of(ended)
+        if named is None or named.successor is None or named.successor.url != link.url:
+            raise Conflict(
+                "the log has another successor",
+                path=MANIFEST_PATH,
+                actual=named.successor.url if named and named.successor else None,
+                hint="A successor is named once. Go on there.",
+            )
+        await self._begin(target, ended, named.successor)
+        return ended.tail
+
+    async def _sealed(self, note: str, successor: Link | None) -> Manifest:
+        def change(manifest: Manifest) -> Manifest | None:
+            manifest.check_writable()
+            before = seal_of(manifest)
+            if before is not None and (successor is None or before.successor is not None):
+                return None
+            after = msgspec.structs.replace(before or self._new_seal(note), successor=successor)
+            return msgspec.structs.replace(
+                manifest, seal=as_fields(after), write_id=self._runtime.new_id()
+            )
+
+        return await amend(self._store, change, Patience(self._runtime, SEAL_TIMEOUT_S))
+
+    def _new_seal(self, note: str) -> Seal:
+        return Seal(sealed_us=self._runtime.now_us(), writer=self._writer, note=note)
+
+    async def _check_free(self, store: Store) -> None:
+        """Before the log is sealed for good: the place is empty, and keeps its promises."""
+        try:
+            await load_manifest(store)
+        except NotFound:
+            await probe(store, self._runtime)
+            return
+        raise _taken(store.url)
+
+    async def _begin(self, store: Store, ended: Manifest, named: Link) -> None:
+        first = Manifest.empty(self._writer, self._runtime.new_id())
+        strangers = {k: v for k, v in (ended.unknown or {}).items() if k in INHERITED}
+        first = msgspec.structs.replace(
+            first,
+            initial_offset=ended.tail,
+            initial_seq_no=ended.next_seq_no,
+            linked=ended.linked,
+            predecessor=as_fields(Link(url=self._store.url, id=named.id)),
+            unknown=strangers or None,
+        )
+        try:
+            patience = Patience(self._runtime, SEAL_TIMEOUT_S)
+            await create(store, MANIFEST_PATH, first.to_json(), patience)
+        except Exists:
+            manifest, _ = await load_manifest(store)
+            back = predecessor_of(manifest)
+            if back is None or back.id != named.id:
+                raise _taken(store.url) from None
+
+
+def _place(given: StoreLike, url: str) -> str:
+    """What is written into the seal: the URL that was given, options included, if it is one."""
+    place = located(given)
+    return place if isinstance(place, str) and "://" in place else url
+
+
+def _checked(note: str) -> str:
+    text: object = note
+    if not isinstance(text, str) or len(text) > NOTE_LENGTH_MAX:
+        raise Invalid(f"a note is text of at most {NOTE_LENGTH_MAX} characters")
+    return note
+
+
+def _taken(place: str) -> Exists:
+    return Exists(
+        f"there is already a log at {place}",
+        path=MANIFEST_PATH,
+        hint="A successor begins where nothing is.",
+    )
