@@ -279,7 +279,7 @@ class TestCrashes:
     def test_at_every_operation_of_the_successor(self) -> None:
         for number in range(1, 8):
             for when in ("before", "after"):
-                self.crash_there(CrashPoint(number, when))  # type: ignore[arg-type]
+                self.crash_there(CrashPoint(number, when))
 
     def crash_there(self, point: CrashPoint) -> None:
         name = f"memory://{uuid.uuid4().hex}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,9 +27,11 @@ from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, load_g
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.options import MIB, CollectorOptions
+from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.plan_check import check_plan
 from stratalog.objectlog.planning import plan_collection
 from stratalog.objectlog.position import check_offset
+from stratalog.objectlog.reach import Reach, Root
 from stratalog.objectlog.removal import OnProgress, Removal, Removed
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.tree import Tree, missing
@@ -89,6 +92,7 @@ class Collector:
         store = open_store(url)
         self._store = PatientStore(store, runtime, options.timeout_s)
         self._cursors = CursorStore(store, writer=writer, runtime=runtime)
+        self._pins = PinStore(store, owner=writer, runtime=runtime)
         self._writer = writer_label(writer)
         self._through = through
         self._options = options
@@ -178,18 +182,29 @@ class Collector:
             raise Conflict(
                 "the collection is not published", path=GARBAGE_PATH, hint="Call publish() first."
             )
-        removal = Removal(
-            self._store, self._tree, self._options.timeout_s, self._runtime, on_progress
-        )
         try:
-            await removal.check_unreachable(plan, manifest)
+            await self._removal().check_unreachable(plan, manifest)
         except NotFound as gone:
             if await self._is_installed(plan):
                 raise missing(gone.path) from None
             return Removed()
         await self._courtesy(await self._note_published(plan))
-        removed = await removal.remove(plan)
+        held, _ = await self._pins.sort_out()
+        removal = self._removal(on_progress, [_root_of(pin) for pin in held])
+        removed = await removal.remove(plan.dropped, plan.snapshots_to_replace)
         await self._empty(plan)
+        return removed
+
+    async def clear_pins(self, on_progress: OnProgress | None = None) -> Removed:
+        """Delete what only pins held that are released now, or that are past their expiry."""
+        held, let_go = await self._pins.sort_out()
+        manifest, _ = await load_manifest(self._store)
+        removed = Removed()
+        for pin in let_go:
+            roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
+            removal = self._removal(on_progress, roots)
+            removed += await removal.remove(pin.entries)
+            await self._pins.clear(pin)
         return removed
 
     async def cancel(self) -> None:
@@ -223,7 +238,7 @@ class Collector:
     ) -> Collected:
         """All three phases, after finishing what another run has left."""
         _check_cut_off(cut_off)
-        removed = Removed()
+        removed = await self.clear_pins(on_progress)
         for attempts_left in reversed(range(self._options.attempts_max)):
             removed += await self._finish(on_progress)
             try:
@@ -258,11 +273,22 @@ class Collector:
                 return Removed()
         return await self.delete(on_progress)
 
+    def _removal(self, on_progress: OnProgress | None = None, keep: Sequence[Root] = ()) -> Removal:
+        return Removal(
+            self._store,
+            self._tree,
+            self._options.timeout_s,
+            self._runtime,
+            on_progress,
+            Reach(self._tree, keep) if keep else None,
+        )
+
     # Planning
 
     async def _listed_cursors(self) -> list[Cursor]:
         cursors = await self._cursors.list()
         if not cursors:
+            await load_manifest(self._store)  # without a log, `NotFound` tells more
             raise Invalid(
                 "a log without any cursor is not collected: nobody has said what may go",
                 hint="Create one, e.g. `stratalog cursor create URL retention OFFSET`.",
@@ -380,6 +406,10 @@ def _lowest(cursors: list[Cursor], manifest: Manifest, cut_off: int | None) -> t
     if cut_off is not None and cut_off < lowest.offset:
         return cut_off, "the cut-off"
     return lowest.offset, lowest.name
+
+
+def _root_of(pin: Pin) -> Root:
+    return Root(f"the pin {pin.name!r}", pin.entries, whole=False)
 
 
 def _check_cut_off(cut_off: int | None) -> None:

@@ -154,7 +154,7 @@ class CursorStore:
         names = [
             name
             async for row in self._store.list(CURSOR_PREFIX)
-            if _NAME.fullmatch(name := cursor_name(row.path)) and row.path == cursor_path(name)
+            if legal_name(name := cursor_name(row.path)) and row.path == cursor_path(name)
         ]
         found: list[Cursor] = []
         for start in range(0, len(names), READS_AT_ONCE):
@@ -273,14 +273,19 @@ def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:
 
 def cursor_path(name: str) -> str:
     """Where a cursor is stored. ``Invalid`` for a name that is not one."""
-    text: object = name
-    legal = isinstance(text, str) and _NAME.fullmatch(text) and len(text) <= _NAME_LENGTH_MAX
-    if not legal:
+    if not legal_name(name):
         raise Invalid(
             f"not a cursor name: {name!r}",
             hint=f"Use letters, digits and underscores, at most {_NAME_LENGTH_MAX}.",
         )
     return f"{CURSOR_PREFIX}{name}{CURSOR_SUFFIX}"
+
+
+def legal_name(name: object) -> bool:
+    """Whether this may be the name of a cursor or of a pin."""
+    if not isinstance(name, str) or len(name) > _NAME_LENGTH_MAX:
+        return False
+    return _NAME.fullmatch(name) is not None
 
 
 def cursor_name(path: str) -> str:

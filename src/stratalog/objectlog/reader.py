@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import NoReturn
 
 import msgspec
@@ -26,6 +27,7 @@ from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
+from stratalog.objectlog.pin import load_pinned
 from stratalog.objectlog.position import FIRST_OFFSET, check_offset
 from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.objectlog.snapshot import Snapshot
@@ -53,9 +55,16 @@ class LogReader:
     """Reads one log. Made by ``LogReader.open``."""
 
     def __init__(
-        self, store: Store, manifest: Manifest, etag: str, options: ReaderOptions, runtime: Runtime
+        self,
+        store: Store,
+        manifest: Manifest,
+        etag: str,
+        options: ReaderOptions,
+        runtime: Runtime,
+        load: Callable[[Store], Awaitable[tuple[Manifest, str]]] = load_manifest,
     ) -> None:
         self._store = store
+        self._load = load
         self._manifest = manifest
         self._etag = etag
         self._options = options
@@ -71,15 +80,21 @@ class LogReader:
         cls,
         url: StoreLike,
         *,
+        pin: str | None = None,
         options: ReaderOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Opening[LogReader]:
-        """Open a log for reading, with one read. ``NotFound`` if there is none."""
+        """Open a log for reading, with one read. ``NotFound`` if there is none.
+
+        With ``pin`` it shows what the pin of this name holds, and that alone, whatever the log has
+        come to.
+        """
 
         async def start() -> LogReader:
             store = PatientStore(open_store(url), runtime, options.timeout_s)
-            manifest, etag = await load_manifest(store)
-            return cls(store, manifest, etag, options, runtime)
+            load = load_manifest if pin is None else partial(load_pinned, name=pin)
+            manifest, etag = await load(store)
+            return cls(store, manifest, etag, options, runtime, load)
 
         return Opening(start)
 
@@ -112,7 +127,7 @@ class LogReader:
         """Load the newest manifest."""
         self._check_open()
         started_s = asyncio.get_running_loop().time()
-        self._manifest, self._etag = await load_manifest(self._store)
+        self._manifest, self._etag = await self._load(self._store)
         self._counters.manifests.add(asyncio.get_running_loop().time() - started_s)
         return self._manifest
 

@@ -2,7 +2,8 @@
 
 A dropped snapshot is read, everything below it deleted, then the snapshot itself. So a run that
 was cut short finds its way again, and one whose snapshot is gone has nothing left to do below it.
-A few thousand entries are in memory at a time, however much goes.
+What a pin still holds is passed over; it goes when the pin does. A few thousand entries are in
+memory at a time, however much goes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.garbage import Garbage
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.plan_check import OWNED
+from stratalog.objectlog.reach import Reach
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import Runtime
@@ -59,14 +61,15 @@ class Removal:
         timeout_s: float,
         runtime: Runtime,
         on_progress: OnProgress | None = None,
+        keep: Reach | None = None,
     ) -> None:
         self._store = store
         self._tree = tree
         self._timeout_s = timeout_s
         self._runtime = runtime
         self._on_progress = on_progress
+        self._keep = keep
         self._removed = Removed()
-        self._cut = 0
 
     async def check_unreachable(self, plan: Garbage, manifest: Manifest) -> None:
         """Refuse unless the manifest reaches none of the plan's objects.
@@ -86,11 +89,10 @@ class Removal:
                 if path in doomed:
                     raise Corrupt(f"{path} is still linked and was to be deleted", path=path)
 
-    async def remove(self, plan: Garbage) -> Removed:
-        """Delete everything that the plan dropped or replaced. Again without harm."""
-        self._cut = plan.first_to_keep.offset
-        await self._remove(plan.dropped)
-        await self._delete([pointer.path for pointer in plan.snapshots_to_replace])
+    async def remove(self, entries: Sequence[Entry], nodes: Sequence[Entry] = ()) -> Removed:
+        """Delete these entries with all below them, then these nodes. Again without harm."""
+        await self._remove(entries)
+        await self._delete(nodes)
         return self._removed
 
     async def _way_down(self, manifest: Manifest, offset: int) -> AsyncIterator[str]:
@@ -109,25 +111,35 @@ class Removal:
         for group in _batched(pointers, NODES_AT_ONCE):
             nodes = await asyncio.gather(*map(self._node, group))
             await self._remove([child for node in nodes if node for child in node.entries])
-            await self._delete([pointer.path for pointer in group])
-        await self._delete([entry.path for entry in entries if isinstance(entry, Fragment)])
+            await self._delete(group)
+        await self._delete([entry for entry in entries if isinstance(entry, Fragment)])
 
     async def _node(self, pointer: SnapshotPointer) -> Snapshot | None:
         """A dropped node, or None if an earlier run has deleted it, and so all below it."""
         try:
-            node = await self._tree.snapshot(pointer)
+            return await self._tree.snapshot(pointer)
         except NotFound:
             return None
-        invariant(node.entries[-1].limit.offset <= self._cut, "children lie within their parent")
-        return node
 
-    async def _delete(self, paths: Sequence[str]) -> None:
-        for batch in _batched(paths, DELETE_BATCH):
-            await delete_surely(self._store, batch, Patience(self._runtime, self._timeout_s))
-            snapshots = sum(path.startswith("snapshot/") for path in batch)
-            self._removed += Removed(len(batch) - snapshots, snapshots, 1)
+    async def _delete(self, entries: Sequence[Entry]) -> None:
+        for batch in _batched(entries, DELETE_BATCH):
+            kept = await self._kept(batch)
+            paths = [entry.path for entry in batch if entry.path not in kept]
+            if not paths:
+                continue
+            await delete_surely(self._store, paths, Patience(self._runtime, self._timeout_s))
+            snapshots = sum(path.startswith("snapshot/") for path in paths)
+            self._removed += Removed(len(paths) - snapshots, snapshots, 1)
             if self._on_progress is not None:
                 self._on_progress(self._removed)
+
+    async def _kept(self, entries: Sequence[Entry]) -> set[str]:
+        if self._keep is None:
+            return set()
+        return await self._keep.paths(
+            min(entry.start.offset for entry in entries),
+            max(entry.limit.offset for entry in entries),
+        )
 
 
 async def delete_surely(store: Store, paths: Sequence[str], patience: Patience) -> None:

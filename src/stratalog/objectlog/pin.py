@@ -1,0 +1,397 @@
+"""A pin: a named hold on a stretch of the log, one JSON object changed by CAS.
+
+    path      pin/{name}.json, name [A-Za-z0-9_]+
+    fields    start, limit, snapshots, fragments, owner, note, created_us, expires_us, format,
+              write_id, released
+
+A pin holds *objects*, by its own copy of the pointers to them: the log may be cut above them and
+they stay readable through it. It does not hold back the cut, as a cursor does. It is written first
+and counts once the manifest, read again, still has what it points to:
+
+    pin:        read manifest ──► write ──► read manifest: still there? ──► counts
+    collector:  put manifest ──► list pins ──► delete what neither reaches
+
+Either the collector's list shows the pin, or the manifest was put before the pin looked again.
+Releasing writes a tombstone that keeps the pointers, so that the next collection can delete what
+only this pin held; then the pointers go too. A pin may have an expiry. It is no promise of the
+clock: a collector that finds it past *releases* it by CAS, and its owner renews it by CAS, so one
+of the two wins. Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable, Unknown
+from stratalog.objectlog.cursor import legal_name
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.manifest import FORMAT, Manifest, check_format, load_manifest
+from stratalog.objectlog.names import writer_label
+from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural, check_offset
+from stratalog.objectlog.snapshot import Entry, SnapshotPointer
+from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.tree import Window
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import StoreLike, open_store
+from stratalog.store.cas import Landed, Patience, create, swap
+from stratalog.store.patient import PatientStore
+from stratalog.store.protocol import Blob, Store
+
+PIN_PREFIX = "pin/"
+PIN_SUFFIX = ".json"
+PIN_TIMEOUT_S = 60.0
+NOTE_LENGTH_MAX = 1000
+
+
+class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """The stored object."""
+
+    what: ClassVar[str] = "pin"
+
+    start: LogPosition
+    limit: LogPosition
+    snapshots: tuple[SnapshotPointer, ...]
+    fragments: tuple[Fragment, ...]
+    owner: str
+    note: str
+    created_us: Natural
+    expires_us: Natural | None = None
+    format: str | None = None
+    write_id: str | None = None
+    released: bool = False
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What it points to, oldest first."""
+        return (*self.snapshots, *self.fragments)
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether it is released, and nothing is left of it."""
+        return self.released and not self.entries
+
+    def is_past(self, now_us: int) -> bool:
+        return self.expires_us is not None and self.expires_us <= now_us
+
+    def as_manifest(self) -> Manifest:
+        """What it holds, in the form in which a reader walks it."""
+        return Manifest(
+            setsum=Setsum.total(entry.setsum for entry in self.entries),
+            collected=EMPTY,
+            acc_bytes=sum(entry.num_bytes for entry in self.entries),
+            writer=self.owner,
+            snapshots=self.snapshots,
+            fragments=self.fragments,
+            format=self.format,
+            write_id=self.write_id,
+        )
+
+
+class Pin:
+    """One version of a pin: what it says, and the witness needed to change it."""
+
+    def __init__(self, pins: PinStore, name: str, stored: StoredPin, etag: str) -> None:
+        self._pins = pins
+        self._stored = stored
+        self._etag = etag
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def from_offset(self) -> int:
+        return self._stored.start.offset
+
+    @property
+    def to_offset(self) -> int:
+        """The offset after the last one that is held."""
+        return self._stored.limit.offset
+
+    @property
+    def owner(self) -> str:
+        return self._stored.owner
+
+    @property
+    def note(self) -> str:
+        return self._stored.note
+
+    @property
+    def created_us(self) -> int:
+        return self._stored.created_us
+
+    @property
+    def expires_us(self) -> int | None:
+        """When a collection may release it, or None if only its owner may."""
+        return self._stored.expires_us
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The pointers that it holds."""
+        return self._stored.entries
+
+    @property
+    def fragment_bytes(self) -> int:
+        """How many bytes of fragments it holds."""
+        return sum(entry.num_bytes for entry in self._stored.entries)
+
+    async def renew(self, expires_us: int | None) -> Pin:
+        """The pin with another expiry. ``Trimmed`` if it was released meanwhile."""
+        return await self._pins._renew(self, expires_us)
+
+    async def release(self) -> None:
+        """Let go. What only this pin held goes with the next collection. Again without harm."""
+        await self._pins._release(self)
+
+    def __repr__(self) -> str:
+        return f"Pin({self.name!r}, {self.from_offset} to {self.to_offset})"
+
+
+Pins = list[Pin]
+
+
+class PinStore:
+    """The pins of one log."""
+
+    def __init__(
+        self, url: StoreLike, *, owner: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        self._store = PatientStore(open_store(url), runtime, PIN_TIMEOUT_S)
+        self._owner = writer_label(owner)
+        self._runtime = runtime
+
+    async def create(
+        self,
+        name: str,
+        from_offset: int = FIRST_OFFSET,
+        to_offset: int | None = None,
+        *,
+        note: str = "",
+        expires_us: int | None = None,
+    ) -> Pin:
+        """Hold a stretch of the log. ``Exists`` if there is a pin of this name.
+
+        Whole fragments are held, up to the tail if ``to_offset`` is not given. ``Trimmed`` if
+        the stretch is not, or no longer, all there.
+        """
+        path = pin_path(name)
+        check_offset(from_offset)
+        _check(note, expires_us, to_offset)
+        patience = Patience(self._runtime, PIN_TIMEOUT_S)
+        manifest, _ = await load_manifest(self._store)
+        manifest.check_writable()
+        stored = self._holding(manifest, from_offset, to_offset, note, expires_us)
+        etag = await self._claim(name, path, stored)
+        while True:
+            manifest, _ = await load_manifest(self._store)
+            if _has(manifest, stored.entries):
+                return Pin(self, name, stored, etag)
+            pin = Pin(self, name, stored, etag)
+            try:
+                stored = self._holding(manifest, from_offset, stored.limit.offset, note, expires_us)
+            except Trimmed:
+                await self._release(pin)
+                raise
+            etag = await self._swap(path, stored, pin._etag, name)
+            if not await patience.pause():
+                await self._release(Pin(self, name, stored, etag))
+                raise Unavailable("the log changes too fast to be pinned", path=path)
+
+    async def load(self, name: str) -> Pin:
+        """The pin as it is now. ``NotFound`` if there is none, or it was released."""
+        path = pin_path(name)
+        stored, etag = await read_pin(self._store, path)
+        if stored.released:
+            raise _no_pin(name, path)
+        return Pin(self, name, stored, etag)
+
+    async def list(self) -> Pins:
+        """All pins that hold something, by name."""
+        return [pin for pin in await self.list_all() if not pin._stored.released]
+
+    async def list_all(self) -> Pins:
+        """Also those that are released and not cleared yet."""
+        found: Pins = []
+        async for row in self._store.list(PIN_PREFIX):
+            name = row.path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX)
+            if legal_name(name) and row.path == pin_path(name):
+                stored, etag = await read_pin(self._store, row.path)
+                found.append(Pin(self, name, stored, etag))
+        return [pin for pin in found if not pin._stored.is_cleared]
+
+    async def sort_out(self) -> tuple[Pins, Pins]:
+        """The pins that hold something, and those that do not and wait to be cleared.
+
+        One whose expiry is past is released on the way, unless its owner is faster.
+        """
+        held: Pins = []
+        let_go: Pins = []
+        now_us = self._runtime.now_us()
+        for pin in await self.list_all():
+            released = pin if pin._stored.released else None
+            if released is None and pin._stored.is_past(now_us):
+                with contextlib.suppress(Conflict):
+                    released = await self._replaced(pin, released=True)
+            if released is None:
+                held.append(pin)
+            else:
+                let_go.append(released)
+        return held, let_go
+
+    async def clear(self, pin: Pin) -> None:
+        """Forget the pointers of a released pin, once nothing is left of what only it held."""
+        await self._replaced(pin, snapshots=(), fragments=())
+
+    def _holding(
+        self,
+        manifest: Manifest,
+        from_offset: int,
+        to_offset: int | None,
+        note: str,
+        expires_us: int | None,
+    ) -> StoredPin:
+        """A pin with the pointers of this manifest."""
+        tail, first = manifest.tail, manifest.first_offset
+        limit = tail.offset if to_offset is None else min(to_offset, tail.offset)
+        if from_offset < first:
+            raise Trimmed(f"the log starts at {first}", first_offset=first)
+        if limit <= from_offset:
+            raise Invalid(f"nothing is there from {from_offset} to {limit}", actual=tail.offset)
+        window = Window(from_offset, limit)
+        return StoredPin(
+            start=LogPosition(from_offset),
+            limit=LogPosition(limit),
+            snapshots=tuple(filter(window.overlaps, manifest.snapshots)),
+            fragments=tuple(filter(window.overlaps, manifest.fragments)),
+            owner=self._owner,
+            note=note,
+            created_us=self._runtime.now_us(),
+            expires_us=expires_us,
+            format=FORMAT,
+            write_id=self._runtime.new_id(),
+        )
+
+    async def _claim(self, name: str, path: str, stored: StoredPin) -> str:
+        """Write the first version, over a tombstone if there is one that is cleared."""
+        try:
+            patience = Patience(self._runtime, PIN_TIMEOUT_S)
+            return await create(self._store, path, stored.to_json(), patience)
+        except Exists:
+            before, witness = await read_pin(self._store, path)
+        if not before.released:
+            raise Exists(f"there is already a pin {name!r}", path=path)
+        if not before.is_cleared:
+            raise Exists(
+                f"the last pin {name!r} was released but not collected yet",
+                path=path,
+                hint="Choose another name, or collect first.",
+            )
+        return await self._swap(path, stored, witness, name)
+
+    async def _renew(self, pin: Pin, expires_us: int | None) -> Pin:
+        _check("", expires_us, None)
+        try:
+            return await self._replaced(pin, expires_us=expires_us)
+        except Conflict:
+            stored, _ = await read_pin(self._store, pin_path(pin.name))
+            if not stored.released:
+                raise
+            manifest, _ = await load_manifest(self._store)
+            raise _let_go(pin.name, manifest) from None
+
+    async def _release(self, pin: Pin) -> None:
+        while True:
+            if pin._stored.released:
+                return
+            try:
+                await self._replaced(pin, released=True)
+                return
+            except Conflict:
+                stored, etag = await read_pin(self._store, pin_path(pin.name))
+                pin = Pin(self, pin.name, stored, etag)
+
+    async def _replaced(self, pin: Pin, **changes: object) -> Pin:
+        write_id = self._runtime.new_id()
+        stored = msgspec.structs.replace(pin._stored, write_id=write_id, **changes)
+        etag = await self._swap(pin_path(pin.name), stored, pin._etag, pin.name)
+        return Pin(self, pin.name, stored, etag)
+
+    async def _swap(self, path: str, stored: StoredPin, witness: str, name: str) -> str:
+        def is_ours(blob: Blob) -> bool:
+            return decode_pin(blob.data, path).write_id == stored.write_id
+
+        patience = Patience(self._runtime, PIN_TIMEOUT_S)
+        settled = await swap(self._store, path, stored.to_json(), witness, is_ours, patience)
+        if isinstance(settled, Landed):
+            return settled.etag
+        if not settled.answered:
+            raise Unknown(f"the pin {name!r} was changed by others meanwhile", path=path)
+        raise Conflict(
+            f"the pin {name!r} was changed since it was loaded",
+            path=path,
+            hint="Load it again, then decide.",
+        )
+
+
+def pin_path(name: str) -> str:
+    """Where a pin is stored. ``Invalid`` for a name that is not one."""
+    if not legal_name(name):
+        raise Invalid(f"not a pin name: {name!r}", hint="Use letters, digits and underscores.")
+    return f"{PIN_PREFIX}{name}{PIN_SUFFIX}"
+
+
+def decode_pin(data: bytes, path: str) -> StoredPin:
+    pin = StoredPin.from_json(data, path)
+    check_format(pin.format)
+    return pin
+
+
+async def read_pin(store: Store, path: str) -> tuple[StoredPin, str]:
+    try:
+        blob = await store.get(path)
+    except NotFound:
+        raise _no_pin(path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX), path) from None
+    return decode_pin(blob.data, path), blob.etag
+
+
+async def load_pinned(store: Store, name: str) -> tuple[Manifest, str]:
+    """What a pin holds, as a reader walks it. ``Trimmed`` once it is released."""
+    stored, etag = await read_pin(store, pin_path(name))
+    if stored.released:
+        manifest, _ = await load_manifest(store)
+        raise _let_go(name, manifest)
+    return stored.as_manifest(), etag
+
+
+def _let_go(name: str, manifest: Manifest) -> Trimmed:
+    first = manifest.first_offset
+    return Trimmed(f"the pin {name!r} was released", first_offset=first)
+
+
+def _has(manifest: Manifest, entries: Sequence[Entry]) -> bool:
+    """Whether the root still links all of these."""
+    linked = {entry.path for entry in manifest.entries}
+    return all(entry.path in linked for entry in entries)
+
+
+def _check(note: str, expires_us: int | None, to_offset: int | None) -> None:
+    text: object = note
+    if not isinstance(text, str) or len(text) > NOTE_LENGTH_MAX:
+        raise Invalid(f"a note is text of at most {NOTE_LENGTH_MAX} characters")
+    if to_offset is not None:
+        check_offset(to_offset)
+    if expires_us is not None and (type(expires_us) is not int or expires_us < 0):
+        raise Invalid(
+            f"an expiry is a time in microseconds since 1970, not {expires_us!r}",
+            hint="E.g. time.time_ns() // 1000 + seconds * 1_000_000.",
+        )
+
+
+def _no_pin(name: str, path: str) -> NotFound:
+    return NotFound(f"there is no pin {name!r}", path=path)
