@@ -23,6 +23,7 @@ from stratalog.errors import Conflict, Exists, Invalid, NotFound
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.cursor import Cursor, CursorStore
+from stratalog.objectlog.forking import detach_fork
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, load_garbage
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
@@ -129,7 +130,7 @@ class Collector:
             fragments=plan.fragments if plan else 0,
             fragment_bytes=plan.fragment_bytes if plan else 0,
             plan=plan,
-            ignored=tuple(c.name for c in cursors if c.offset < manifest.first_offset),
+            ignored=tuple(c.name for c in cursors if c.holds(manifest.first_offset) is None),
         )
 
     async def compute(self, cut_off: int | None = None) -> Garbage | None:
@@ -250,13 +251,16 @@ class Collector:
                 if attempts_left == 0:
                     raise
                 continue
+            removed += await self.delete(on_progress)
+            await detach_fork(self._store, runtime=self._runtime)
             return Collected(
                 first_offset=manifest.first_offset,
                 records=plan.records,
                 fragments=plan.fragments,
                 fragment_bytes=plan.fragment_bytes,
-                removed=removed + await self.delete(on_progress),
+                removed=removed,
             )
+        await detach_fork(self._store, runtime=self._runtime)
         manifest, _ = await load_manifest(self._store)
         return Collected(manifest.first_offset, 0, 0, 0, removed)
 
@@ -317,11 +321,12 @@ class Collector:
             return current
         check_plan(plan, manifest, replaced)
         for cursor in await self._cursors.list():
-            if manifest.first_offset <= cursor.offset < plan.first_to_keep.offset:
+            held = cursor.holds(manifest.first_offset)
+            if held is not None and held < plan.first_to_keep.offset:
                 await self.cancel()
                 raise Conflict(
                     f"the cursor {cursor.name!r} needs what was to be collected; nothing was lost",
-                    actual=cursor.offset,
+                    actual=held,
                     hint="Collect again.",
                 )
         for node in plan.snapshots_to_make:
@@ -396,16 +401,21 @@ async def collect(
 def _lowest(cursors: list[Cursor], manifest: Manifest, cut_off: int | None) -> tuple[int, str]:
     """The cut, and who holds it there."""
     _check_cut_off(cut_off)
-    counting = [cursor for cursor in cursors if cursor.offset >= manifest.first_offset]
+    first_offset = manifest.first_offset
+    counting = [
+        (held, cursor.name)
+        for cursor in cursors
+        if (held := cursor.holds(first_offset)) is not None
+    ]
     if not counting:
         raise Invalid(
             "no cursor of this log counts: all lie before its start",
             hint="Create one, or move one forward.",
         )
-    lowest = min(counting, key=lambda cursor: cursor.offset)
-    if cut_off is not None and cut_off < lowest.offset:
+    lowest = min(counting)
+    if cut_off is not None and cut_off < lowest[0]:
         return cut_off, "the cut-off"
-    return lowest.offset, lowest.name
+    return lowest
 
 
 def _root_of(pin: Pin) -> Root:

@@ -1,13 +1,14 @@
 """A cursor: a named position that holds back collection, one JSON object changed by CAS.
 
     path      cursor/{name}.json, name [A-Za-z0-9_]+
-    fields    position, epoch_us, writer, then ours: write_id, deleted
+    fields    position, epoch_us, writer, then ours: write_id, deleted, held
 
 ``epoch_us`` is when it was written, for people. A cursor moves only with a witness of its previous
 version. One that did not hold its data before (new, moved back, merely loaded) is written first and
-then looks whether a collection is about to take that data. Deleting writes a tombstone
-(``deleted``), because a conditional delete does not exist everywhere; creating it again replaces
-the tombstone. Persisted: keep stable.
+then looks whether a collection is about to take that data. One that goes back writes down in
+``held`` where it was, and goes on holding that if its way back turns out to be cut off. Deleting
+writes a tombstone (``deleted``), because a conditional delete does not exist everywhere; creating
+it again replaces the tombstone. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     writer: str
     write_id: str | None = None
     deleted: bool = False
+    held: Natural | None = None
 
 
 class Cursor:
@@ -89,6 +91,14 @@ class Cursor:
     def offset(self) -> int:
         """The oldest offset that this cursor still needs."""
         return self._stored.position.offset
+
+    def holds(self, first_offset: int) -> int | None:
+        """What a log that begins at ``first_offset`` must keep for it. None if it never counted.
+
+        A cursor that went back and finds its data gone still holds what it held before.
+        """
+        offsets = (self.offset, self._stored.held)
+        return next((each for each in offsets if each and each >= first_offset), None)
 
     @property
     def epoch_us(self) -> int:
@@ -129,7 +139,7 @@ class CursorStore:
         """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
         path = cursor_path(name)
         await self._check_offset(offset)
-        stored = self._next_version(None, offset, deleted=False)
+        stored = self._next_version(None, offset)
         patience = Patience(self._runtime, CURSOR_TIMEOUT_S)
         try:
             etag = await create(self._store, path, stored.to_json(), patience)
@@ -137,7 +147,7 @@ class CursorStore:
             grave, witness = await self._read(path)
             if not grave.deleted:
                 raise Exists(f"there is already a cursor {name!r}", path=path) from None
-            stored = self._next_version(grave, offset, deleted=False)
+            stored = self._next_version(grave, offset)
             etag = await self._swap(path, stored, witness, name)
         return await self._confirmed(Cursor(self, name, stored, etag), None)
 
@@ -170,8 +180,11 @@ class CursorStore:
     async def _replace(self, cursor: Cursor, offset: int, *, deleted: bool) -> Cursor:
         if not deleted:
             await self._check_offset(offset)
+            if offset < cursor.offset and not cursor._counts:
+                cursor = await self._counting(cursor)
         path = cursor_path(cursor.name)
-        stored = self._next_version(cursor._stored, offset, deleted=deleted)
+        held = None if deleted else _still_held(cursor, offset)
+        stored = self._next_version(cursor._stored, offset, deleted=deleted, held=held)
         etag = await self._swap(path, stored, cursor._etag, cursor.name)
         moved = Cursor(self, cursor.name, stored, etag, counts=True)
         if deleted or (cursor._counts and cursor.offset <= offset):
@@ -179,7 +192,12 @@ class CursorStore:
         return await self._confirmed(moved, cursor)
 
     def _next_version(
-        self, before: StoredCursor | None, offset: int, *, deleted: bool
+        self,
+        before: StoredCursor | None,
+        offset: int,
+        *,
+        deleted: bool = False,
+        held: int | None = None,
     ) -> StoredCursor:
         return StoredCursor(
             position=LogPosition(offset),
@@ -187,6 +205,7 @@ class CursorStore:
             writer=self._writer,
             write_id=self._runtime.new_id(),
             deleted=deleted,
+            held=held,
             unknown=before.unknown if before else None,
         )
 
@@ -213,6 +232,21 @@ class CursorStore:
         )
 
     async def _confirmed(self, cursor: Cursor, before: Cursor | None) -> Cursor:
+        """A cursor that was just written, if it counts; otherwise it is put back as it was."""
+        try:
+            return await self._counting(cursor)
+        except (Trimmed, Conflict):
+            restored = self._next_version(
+                cursor._stored,
+                before.offset if before else cursor.offset,
+                deleted=before is None,
+                held=before._stored.held if before else None,
+            )
+            with contextlib.suppress(Conflict, Unknown, Unavailable):
+                await self._swap(cursor_path(cursor.name), restored, cursor._etag, cursor.name)
+            raise
+
+    async def _counting(self, cursor: Cursor) -> Cursor:
         """A cursor that did not hold its data so far counts only if nobody is about to take it.
 
         It is written already. So a collector that has not listed the cursors yet will see it, and
@@ -221,14 +255,9 @@ class CursorStore:
         plan, _ = await load_garbage(self._store)
         manifest, _ = await load_manifest(self._store)
         refusal = _refusal(cursor.offset, plan, manifest)
-        if refusal is None:
-            return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
-        restored = self._next_version(
-            cursor._stored, before.offset if before else cursor.offset, deleted=before is None
-        )
-        with contextlib.suppress(Conflict, Unknown, Unavailable):
-            await self._swap(cursor_path(cursor.name), restored, cursor._etag, cursor.name)
-        raise refusal
+        if refusal is not None:
+            raise refusal
+        return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
 
     async def _check_offset(self, offset: int) -> None:
         check_offset(offset)
@@ -243,6 +272,12 @@ class CursorStore:
         except NotFound:
             raise _no_cursor(cursor_name(path), path) from None
         return StoredCursor.from_json(blob.data, path), blob.etag
+
+
+def _still_held(cursor: Cursor, offset: int) -> int | None:
+    """What the cursor goes on holding, higher up, until its move to ``offset`` is confirmed."""
+    before = cursor.offset if cursor._counts else max(cursor.offset, cursor._stored.held or 0)
+    return before if before > offset else None
 
 
 def _refusal(offset: int, plan: Garbage | None, manifest: Manifest) -> StratalogError | None:

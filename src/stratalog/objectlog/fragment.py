@@ -9,7 +9,8 @@
               wal3's own: log/Bucket={…}/FragmentSeqNo={…}.parquet and log/Uuid={uuid}.parquet
 
 The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum``. ``num_bytes`` is
-the size of the object. Ours carry one append time for all their rows. Persisted: keep stable.
+the size of the object. Ours carry one append time for all their rows. ``base`` is the URL of the
+log that owns the object, if that is another one (see ``forking``). Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     limit: LogPosition
     num_bytes: Natural
     setsum: Setsum
+    base: str | None = None
 
     @property
     def count(self) -> int:

@@ -3,7 +3,8 @@
     path      manifest/MANIFEST
     fields    setsum, collected, acc_bytes, writer, snapshots, fragments,
               then when set: initial_offset, initial_seq_no,
-              then ours: format, write_id, linked, sweep_epoch, seal, predecessor
+              then ours: format, write_id, linked, sweep_epoch, seal, predecessor,
+              fork
 
     setsum = Σ snapshots + Σ fragments + collected
 
@@ -23,7 +24,7 @@ from typing import ClassVar
 
 import msgspec
 
-from stratalog.errors import Corrupt, Invalid, NotFound
+from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.snapshot import Entry, SnapshotPointer, check_adjacent
@@ -57,6 +58,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     sweep_epoch: Natural = 0
     seal: dict[str, msgspec.Raw] | None = None
     predecessor: dict[str, msgspec.Raw] | None = None
+    fork: dict[str, msgspec.Raw] | None = None
 
     @classmethod
     def empty(cls, writer: str, write_id: str, first_offset: int = FIRST_OFFSET) -> Manifest:
@@ -130,6 +132,16 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             raise Corrupt("the manifest starts before its initial offset", path=MANIFEST_PATH)
         _check_sequence(self.fragments)
 
+    def check_open(self, url: str) -> None:
+        """Refuse a fork that was begun and not completed: it may link nothing yet."""
+        state = bytes((self.fork or {}).get("state", b"")).strip(b'"').decode()
+        if state in ("forking", "aborted"):
+            raise Unavailable(
+                f"the fork at {url} is not complete: {state}",
+                path=MANIFEST_PATH,
+                hint="Fork it again to complete it, or give it up with `stratalog fork --abort`.",
+            )
+
     def check_writable(self) -> None:
         """Refuse to write to a log that another program made: it would drop our fields."""
         if self.write_id is None or self.format is None or self.linked is None:
@@ -189,7 +201,14 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 async def load_manifest(store: Store) -> tuple[Manifest, str]:
-    """The current manifest and its etag, with one read."""
+    """The current manifest and its etag, with one read. ``Unavailable`` for half a fork."""
+    manifest, etag = await load_any_manifest(store)
+    manifest.check_open(store.url)
+    return manifest, etag
+
+
+async def load_any_manifest(store: Store) -> tuple[Manifest, str]:
+    """The same, also of a fork that is not open."""
     try:
         blob = await store.get(MANIFEST_PATH)
     except NotFound:

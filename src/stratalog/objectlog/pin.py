@@ -29,9 +29,16 @@ import msgspec
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable, Unknown
 from stratalog.objectlog.cursor import legal_name
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.manifest import FORMAT, Manifest, check_format, load_manifest
+from stratalog.objectlog.manifest import (
+    FORMAT,
+    MANIFEST_PATH,
+    Manifest,
+    check_format,
+    load_manifest,
+)
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural, check_offset
+from stratalog.objectlog.seal import is_being_destroyed
 from stratalog.objectlog.snapshot import Entry, SnapshotPointer
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.objectlog.tree import Window
@@ -183,24 +190,35 @@ class PinStore:
         path = pin_path(name)
         check_offset(from_offset)
         _check(note, expires_us, to_offset)
-        patience = Patience(self._runtime, PIN_TIMEOUT_S)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
         stored = self._holding(manifest, from_offset, to_offset, note, expires_us)
         etag = await self._claim(name, path, stored)
+        return await self.confirm(Pin(self, name, stored, etag))
+
+    async def confirm(self, pin: Pin) -> Pin:
+        """The pin, once the manifest, read after it was written, has what it points to.
+
+        ``create`` does this. It is to be done again for a pin whose maker may have died before.
+        """
+        patience = Patience(self._runtime, PIN_TIMEOUT_S)
+        path = pin_path(pin.name)
         while True:
             manifest, _ = await load_manifest(self._store)
-            if _has(manifest, stored.entries):
-                return Pin(self, name, stored, etag)
-            pin = Pin(self, name, stored, etag)
+            if is_being_destroyed(manifest):
+                await self._release(pin)
+                raise Conflict("the log is being destroyed", path=MANIFEST_PATH)
+            if _has(manifest, pin.entries):
+                return pin
+            stretch = (pin.from_offset, pin.to_offset)
             try:
-                stored = self._holding(manifest, from_offset, stored.limit.offset, note, expires_us)
+                stored = self._holding(manifest, *stretch, pin.note, pin.expires_us)
             except Trimmed:
                 await self._release(pin)
                 raise
-            etag = await self._swap(path, stored, pin._etag, name)
+            pin = Pin(self, pin.name, stored, await self._swap(path, stored, pin._etag, pin.name))
             if not await patience.pause():
-                await self._release(Pin(self, name, stored, etag))
+                await self._release(pin)
                 raise Unavailable("the log changes too fast to be pinned", path=path)
 
     async def load(self, name: str) -> Pin:

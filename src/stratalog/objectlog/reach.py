@@ -2,7 +2,7 @@
 
 A log's manifest and its pins are trees over the same immutable objects, and overlap in any way. So
 before something is deleted, the stretch that it lies in is looked up in each of them. Only that
-stretch is in memory.
+stretch is in memory. What belongs to another log is not ours to delete, so it is not looked up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Reach:
         self, root: Root, entries: Sequence[Entry], window: Window, found: set[str]
     ) -> None:
         for entry in entries:
-            if not window.overlaps(entry) or entry.path in found:
+            if not window.overlaps(entry) or entry.path in found or entry.base is not None:
                 continue
             found.add(entry.path)
             if isinstance(entry, SnapshotPointer):

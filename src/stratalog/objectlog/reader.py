@@ -32,7 +32,7 @@ from stratalog.objectlog.position import FIRST_OFFSET, check_offset
 from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
-from stratalog.objectlog.tree import Tree, Window, missing
+from stratalog.objectlog.tree import Tree, Window, key_of, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
@@ -162,7 +162,7 @@ class LogReader:
     async def fetch(self, fragment: Fragment) -> pa.RecordBatch:
         """The records of one fragment: ``offset``, ``timestamp_us``, ``body``."""
         self._check_open()
-        known = self._batches.get(fragment.path)
+        known = self._batches.get(key_of(fragment))
         if known is not None:
             return known
         try:
@@ -174,7 +174,7 @@ class LogReader:
             raise NotFound(
                 f"{fragment.path} was replaced", path=fragment.path, hint="Scan again."
             ) from None
-        self._batches.put(fragment.path, batch, batch.nbytes)
+        self._batches.put(key_of(fragment), batch, batch.nbytes)
         return batch
 
     async def batches(
@@ -349,13 +349,13 @@ class LogReader:
 
     async def _peek(self, fragment: Fragment) -> pa.RecordBatch:
         """Like ``fetch``, but a long iteration does not flush the cache."""
-        known = self._batches.get(fragment.path)
+        known = self._batches.get(key_of(fragment))
         return known if known is not None else await self._read(fragment)
 
     async def _read(self, fragment: Fragment) -> pa.RecordBatch:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        blob = await self._store.get(fragment.path)
+        blob = await self._tree.store_of(fragment).get(fragment.path)
         self._counters.fragments.add(loop.time() - started_s, len(blob.data))
         verify = self._options.verify
         if fragment.num_bytes <= DECODE_INLINE_BYTES_MAX:

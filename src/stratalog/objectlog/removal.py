@@ -2,8 +2,9 @@
 
 A dropped snapshot is read, everything below it deleted, then the snapshot itself. So a run that
 was cut short finds its way again, and one whose snapshot is gone has nothing left to do below it.
-What a pin still holds is passed over; it goes when the pin does. A few thousand entries are in
-memory at a time, however much goes.
+What a pin still holds is passed over; it goes when the pin does. What belongs to the log that this
+one was forked from is not touched at all. A few thousand entries are in memory at a time, however
+much goes.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Removal:
             entries = (await self._tree.snapshot(found[0])).entries
 
     async def _remove(self, entries: Sequence[Entry]) -> None:
+        entries = [entry for entry in entries if entry.base is None]
         pointers = [entry for entry in entries if isinstance(entry, SnapshotPointer)]
         for group in _batched(pointers, NODES_AT_ONCE):
             nodes = await asyncio.gather(*map(self._node, group))
@@ -124,7 +126,7 @@ class Removal:
     async def _delete(self, entries: Sequence[Entry]) -> None:
         for batch in _batched(entries, DELETE_BATCH):
             kept = await self._kept(batch)
-            paths = [entry.path for entry in batch if entry.path not in kept]
+            paths = [e.path for e in batch if e.base is None and e.path not in kept]
             if not paths:
                 continue
             await delete_surely(self._store, paths, Patience(self._runtime, self._timeout_s))

@@ -25,7 +25,7 @@ import msgspec
 from stratalog.invariants import invariant
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import Manifest
-from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
 from stratalog.setsum import Setsum
 
 
@@ -74,7 +74,7 @@ def _last_run(snapshots: Sequence[SnapshotPointer], depth: int) -> tuple[int, in
 
 def _able(host: SnapshotPointer | None, depth: int) -> SnapshotPointer | None:
     """A host lends its children only if it is a plain node of the right depth."""
-    if host is None or host.depth != depth or host.unknown is not None:
+    if host is None or host.depth != depth or host.unknown is not None or host.base is not None:
         return None
     return host
 
@@ -105,7 +105,7 @@ def make_snapshot(children: Sequence[Entry], depth: int, path: str, writer: str)
 
 
 def apply_rollup(manifest: Manifest, rollup: Rollup) -> Manifest | None:
-    """The manifest with the snapshot in place, or None if its children are no longer there."""
+    """The manifest with the snapshot in place, or None if it no longer fits there."""
     entries = manifest.entries
     paths = [entry.path for entry in entries]
     if rollup.sweep_epoch != manifest.sweep_epoch or rollup.replaced[0] not in paths:
@@ -114,6 +114,8 @@ def apply_rollup(manifest: Manifest, rollup: Rollup) -> Manifest | None:
     high = low + len(rollup.replaced)
     if tuple(paths[low:high]) != rollup.replaced or high >= len(paths):
         return None
+    if low > 0 and depth_of(entries[low - 1]) < rollup.pointer.depth:
+        return None  # a collection left something shallower before it
     moved = Setsum.total(entry.setsum for entry in entries[low:high])
     invariant(moved == rollup.pointer.setsum, "a roll-up moves exactly what it replaces")
     kept = (*entries[:low], rollup.pointer, *entries[high:])

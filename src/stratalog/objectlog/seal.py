@@ -1,7 +1,8 @@
 """The seal: a log that takes no more records, and where it goes on.
 
     where     ``seal`` in the manifest, an object
-    fields    sealed_us, writer, note, then when named: successor {url, id}
+    fields    sealed_us, writer, note, then when named: successor {url, id},
+              then while the log is being destroyed: destroyed_us
     back      ``predecessor`` {url, id} in the successor's manifest
 
 A seal is set once, by the same compare-and-swap that every append goes through, so there is one
@@ -40,6 +41,7 @@ class Seal(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     writer: str = ""
     note: str = ""
     successor: Link | None = None
+    destroyed_us: Natural | None = None
 
     @property
     def entries(self) -> tuple[StoredObject, ...]:
@@ -59,6 +61,12 @@ def seal_of(manifest: Manifest) -> Seal | None:
     if manifest.seal is None:
         return None
     return Seal.from_json(msgspec.json.encode(manifest.seal), MANIFEST_PATH)
+
+
+def is_being_destroyed(manifest: Manifest) -> bool:
+    """Whether all that the log has is about to go. It may not be relied on any more."""
+    seal = seal_of(manifest)
+    return seal is not None and seal.destroyed_us is not None
 
 
 def predecessor_of(manifest: Manifest) -> Link | None:

@@ -7,7 +7,8 @@
 A snapshot over fragments has depth 1, one over those has depth 2. Its setsum is the sum of its
 children, and a pointer repeats it. ``num_bytes`` adds up the fragments below. wal3 gives a node
 with a single child that child's name, so a pointer may be deeper than the stored object; we write
-no such node. Persisted: keep stable.
+no such node. A pointer with a ``base`` leads into the log of that URL, and so does everything below
+it that does not name another. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar
+
+import msgspec
 
 from stratalog.errors import Corrupt
 from stratalog.objectlog.fragment import Fragment
@@ -34,6 +37,7 @@ class SnapshotPointer(StoredObject, frozen=True, kw_only=True, omit_defaults=Tru
     start: LogPosition
     limit: LogPosition
     num_bytes: Natural
+    base: str | None = None
 
     @property
     def path(self) -> str:
@@ -41,6 +45,13 @@ class SnapshotPointer(StoredObject, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 Entry = Fragment | SnapshotPointer
+
+
+def in_base(entry: Entry, base: str | None) -> Entry:
+    """An entry as seen from above a pointer with this base: it inherits what it does not name."""
+    if base is None or entry.base is not None:
+        return entry
+    return msgspec.structs.replace(entry, base=base)
 
 
 def depth_of(entry: Entry) -> int:
@@ -75,6 +86,14 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             start=LogPosition(children[0].start.offset, children[0].start.timestamp_us),
             limit=LogPosition(children[-1].limit.offset, children[-1].limit.timestamp_us),
             num_bytes=sum(child.num_bytes for child in children),
+        )
+
+    def in_base(self, base: str) -> Snapshot:
+        """The node with children that name the base which they inherit."""
+        return msgspec.structs.replace(
+            self,
+            snapshots=tuple(in_base(child, base) for child in self.snapshots),
+            fragments=tuple(in_base(child, base) for child in self.fragments),
         )
 
     def check(self, pointer: SnapshotPointer) -> None:

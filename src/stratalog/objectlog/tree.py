@@ -12,15 +12,21 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
-from stratalog.errors import Corrupt
+from stratalog.errors import Corrupt, NotFound
 from stratalog.meter import Meter
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
 from stratalog.store.protocol import Store
+from stratalog.store.sibling import sibling
 
 READ_AHEAD_MAX = 16
+
+
+def key_of(entry: Entry) -> str:
+    """What tells an object from all others, also from those of other logs."""
+    return entry.path if entry.base is None else f"{entry.base} {entry.path}"
 
 
 def missing(path: str | None) -> Corrupt:
@@ -60,20 +66,34 @@ class Tree:
     ) -> None:
         self._store = store
         self._cache = cache
+        self._bases: dict[str, Store] = {}
         self._meter = meter or Meter()
 
+    def store_of(self, entry: Entry) -> Store:
+        """Where the object behind an entry is: in this log, or in one that it was forked from."""
+        if entry.base is None:
+            return self._store
+        if entry.base not in self._bases:
+            self._bases[entry.base] = sibling(self._store, entry.base)
+        return self._bases[entry.base]
+
     async def snapshot(self, pointer: SnapshotPointer) -> Snapshot:
-        """The node behind a pointer. ``NotFound`` if it is gone, ``Corrupt`` if it is another."""
-        known = self._cache.get(pointer.path)
+        """The node behind a pointer. ``NotFound`` if it is gone, ``Corrupt`` if it is another.
+
+        Its children carry the base that they inherit.
+        """
+        known = self._cache.get(key_of(pointer))
         if known is not None:
             return known
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        blob = await self._store.get(pointer.path)
+        blob = await self.store_of(pointer).get(pointer.path)
         self._meter.add(loop.time() - started_s, len(blob.data))
         snapshot = Snapshot.from_json(blob.data, pointer.path)
         snapshot.check(pointer)
-        self.remember(snapshot, len(blob.data))
+        if pointer.base is not None:
+            snapshot = snapshot.in_base(pointer.base)
+        self._cache.put(key_of(pointer), snapshot, len(blob.data))
         return snapshot
 
     def remember(self, snapshot: Snapshot, size: int) -> None:
@@ -82,16 +102,21 @@ class Tree:
 
     def walk(self, manifest: Manifest, window: Window) -> AsyncGenerator[Fragment, None]:
         """The fragments that overlap the window, oldest first."""
-        return self.fragments(manifest, window.overlaps)
+        return self.fragments(manifest.entries, window.overlaps)
 
     async def fragments(
-        self, manifest: Manifest, wanted: Callable[[Entry], bool]
+        self,
+        entries: Iterable[Entry],
+        wanted: Callable[[Entry], bool],
+        on_missing: Callable[[SnapshotPointer], None] | None = None,
     ) -> AsyncGenerator[Fragment, None]:
-        """The wanted fragments, oldest first. Nothing below a node that is not wanted is read.
+        """The wanted fragments below these entries, oldest first.
 
-        ``wanted`` is asked once for every entry that is met, parents before their children.
+        ``wanted`` is asked once for every entry that is met, parents before their children, and
+        nothing below a node that is not wanted is read. A node that is gone is ``NotFound``, or is
+        passed over if there is somebody to tell.
         """
-        queue = deque(filter(wanted, manifest.entries))
+        queue = deque(filter(wanted, entries))
         loads: dict[str, asyncio.Task[Snapshot]] = {}
         ahead, gave_fragments = 1, False
         try:
@@ -103,11 +128,17 @@ class Tree:
                     continue
                 if gave_fragments:
                     ahead, gave_fragments = min(2 * ahead, READ_AHEAD_MAX), False
-                if ahead == 1:
-                    snapshot = await self.snapshot(entry)
-                else:
-                    self._read_ahead(loads, (entry, *queue), ahead)
-                    snapshot = await loads.pop(entry.path)
+                try:
+                    if ahead == 1:
+                        snapshot = await self.snapshot(entry)
+                    else:
+                        self._read_ahead(loads, (entry, *queue), ahead)
+                        snapshot = await loads.pop(entry.path)
+                except NotFound:
+                    if on_missing is None:
+                        raise
+                    on_missing(entry)
+                    continue
                 queue.extendleft(reversed(list(filter(wanted, snapshot.entries))))
         finally:
             for load in loads.values():

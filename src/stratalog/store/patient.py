@@ -26,6 +26,10 @@ class PatientStore:
         self._runtime = runtime
         self._timeout_s = timeout_s
 
+    def around(self, store: Store) -> PatientStore:
+        """Another store, with the same patience."""
+        return PatientStore(store, self._runtime, self._timeout_s)
+
     @property
     def url(self) -> str:
         return self.inner.url

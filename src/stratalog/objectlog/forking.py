@@ -1,0 +1,361 @@
+"""Forks: a new log that begins as another one did, and shares its objects instead of copying them.
+
+    fork         in the fork's manifest: source, pin, at, state
+    base         on its entries: the URL of the log that owns the object
+
+The shared objects stay the source's. What keeps them there is a pin in the source, without expiry.
+So the order is
+
+    1  the fork's manifest, ``forking``       names the pin to be
+    2  the pin in the source, confirmed       from here on nobody deletes the shared objects
+    3  the fork's manifest, ``open``          links them
+
+Nobody reads or writes a fork that is not open, and no fork is open without its pin. A run that was
+cut short is completed by the next one. To give it up instead, its manifest is first put to
+``aborted``; only then may the pin go, since a sleeper could open the fork until then. A fork that
+no longer reaches into its source (it was collected beyond the point where it left) is put to
+``detached`` after its pin is released. A fork of a fork has its pin in the fork, whose own pin
+stays as long as somebody holds something that is below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+import msgspec
+
+from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
+from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.fragment import Fragment, decode_fragment, encode_fragment
+from stratalog.objectlog.manifest import (
+    FIRST_SEQ_NO,
+    MANIFEST_PATH,
+    Manifest,
+    decode_manifest,
+    load_any_manifest,
+    load_manifest,
+)
+from stratalog.objectlog.names import UploadNames, writer_label
+from stratalog.objectlog.options import MIB
+from stratalog.objectlog.pin import Pin, PinStore
+from stratalog.objectlog.position import LogPosition, Natural, check_offset
+from stratalog.objectlog.prefix import Prefix, prefix_of
+from stratalog.objectlog.seal import as_fields
+from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.trimming import Unloaded
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import StoreLike, open_store
+from stratalog.store.cas import Landed, Patience, create, put_once, swap
+from stratalog.store.patient import PatientStore
+from stratalog.store.probe import probe
+from stratalog.store.protocol import Blob, Store
+from stratalog.store.sibling import sibling
+
+FORK_TIMEOUT_S = 60.0
+SNAPSHOT_CACHE_BYTES = 1 * MIB
+
+State = Literal["forking", "open", "aborted", "detached"]
+
+
+class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """What a fork's manifest says about where it comes from."""
+
+    what: ClassVar[str] = "note of a fork"
+
+    source: str
+    pin: str
+    at: Natural
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A fork that is open."""
+
+    url: str
+    source: str
+    first_offset: int
+    at: int
+    """The first offset of its own."""
+
+
+def note_of(manifest: Manifest) -> ForkNote | None:
+    """Where a log was forked from, or None if it was not."""
+    if manifest.fork is None:
+        return None
+    return ForkNote.from_json(msgspec.json.encode(manifest.fork), MANIFEST_PATH)
+
+
+async def fork(
+    source: StoreLike,
+    target: StoreLike,
+    *,
+    at: int | None = None,
+    writer: str | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Forked:
+    """A new log at ``target`` with the records of ``source`` before offset ``at``, or all.
+
+    Both lie on one store; ``copy`` is for others. Again without harm: a fork that was cut short
+    is completed. ``Exists`` if another log is there.
+    """
+    if at is not None:
+        check_offset(at)
+    return await _Forking(source, target, writer_label(writer), runtime).run(at)
+
+
+async def abort_fork(target: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> None:
+    """Give up a fork that is not open yet, and let go of what it holds in its source."""
+    store = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
+
+    def abort(manifest: Manifest) -> Manifest | None:
+        note = _note(manifest)
+        if note.state != "forking":
+            return None
+        return _with_note(manifest, note, "aborted", runtime)
+
+    manifest = await _change(store, abort, runtime)
+    note = _note(manifest)
+    if note.state not in ("aborted", "detached"):
+        raise Conflict("the fork is open already", path=MANIFEST_PATH, hint="Destroy it instead.")
+    await _release(store, note, runtime)
+
+
+async def detach_fork(store: Store, *, runtime: Runtime) -> bool:
+    """Let go of the source once neither the fork nor a pin of it reaches below its own part.
+
+    The manifest is read before the pins: one that is made later cannot hold what is cut off.
+    """
+    manifest, _ = await load_manifest(store)
+    note = note_of(manifest)
+    if note is None or note.state != "open" or manifest.first_offset < note.at:
+        return False
+    if any(pin.from_offset < note.at for pin in await PinStore(store, runtime=runtime).list_all()):
+        return False
+    await _release(store, note, runtime)
+
+    def detach(current: Manifest) -> Manifest | None:
+        known = _note(current)
+        return (
+            None if known.state == "detached" else _with_note(current, known, "detached", runtime)
+        )
+
+    await _change(store, detach, runtime)
+    return True
+
+
+class _Forking:
+    """One run of the three steps."""
+
+    def __init__(self, source: StoreLike, target: StoreLike, writer: str, runtime: Runtime) -> None:
+        self._source = PatientStore(open_store(source), runtime, FORK_TIMEOUT_S)
+        self._target = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
+        self._writer = writer
+        self._runtime = runtime
+        self._tree = Tree(self._target, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._first_seq_no: int | str = FIRST_SEQ_NO
+        if self._source.url == self._target.url:
+            raise Invalid("a log cannot be its own fork", hint="Choose another place.")
+
+    async def run(self, at: int | None) -> Forked:
+        note = await self._begun(at)
+        if note.state == "forking":
+            note = await self._open(note, await self._pinned(note))
+        manifest, _ = await load_manifest(self._target)
+        return Forked(self._target.url, note.source, manifest.first_offset, note.at)
+
+    async def _begun(self, at: int | None) -> ForkNote:
+        """Step one, or the note of a run that has done it before."""
+        try:
+            manifest, _ = await load_any_manifest(self._target)
+        except NotFound:
+            return await self._begin(at)
+        note = note_of(manifest)
+        if note is None or note.source != self._source.url or at not in (None, note.at):
+            raise _taken(self._target)
+        if note.state == "aborted":
+            raise Exists(
+                f"the fork at {self._target.url} was given up",
+                path=MANIFEST_PATH,
+                hint="Destroy it, or choose another place.",
+            )
+        return note
+
+    async def _begin(self, at: int | None) -> ForkNote:
+        source, _ = await load_manifest(self._source)
+        source.check_writable()
+        await self._check_same_store()
+        limit = source.tail.offset if at is None else at
+        if limit < source.first_offset:
+            raise Trimmed(
+                f"the log starts at {source.first_offset}", first_offset=source.first_offset
+            )
+        if limit > source.tail.offset:
+            raise Invalid(f"the log ends at {source.tail.offset}", actual=source.tail.offset)
+        await probe(self._target, self._runtime)
+        pin = f"fork_{self._runtime.new_id()}"
+        note = ForkNote(source=self._source.url, pin=pin, at=limit, state="forking")
+        manifest = msgspec.structs.replace(
+            Manifest.empty(self._writer, self._runtime.new_id()),
+            initial_offset=LogPosition(limit, source.tail.timestamp_us),
+            initial_seq_no=source.next_seq_no,
+            fork=as_fields(note),
+        )
+        try:
+            await create(self._target, MANIFEST_PATH, manifest.to_json(), self._patience())
+        except Exists:
+            raise _taken(self._target) from None
+        return note
+
+    async def _check_same_store(self) -> None:
+        try:
+            await load_manifest(sibling(self._target, self._source.url))
+        except NotFound:
+            raise Invalid(
+                f"{self._source.url} cannot be reached through the store of {self._target.url}",
+                hint="A fork shares objects. Use copy between stores.",
+            ) from None
+
+    async def _pinned(self, note: ForkNote) -> Pin | None:
+        """Step two. None if the source has nothing before the point."""
+        pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
+        while True:
+            source, _ = await load_manifest(self._source)
+            if source.first_offset >= note.at:
+                return None
+            try:
+                text = f"held by the fork at {self._target.url}"
+                return await pins.create(note.pin, source.first_offset, note.at, note=text)
+            except Exists:
+                return await pins.confirm(await pins.load(note.pin))
+            except Trimmed:
+                continue
+
+    async def _open(self, note: ForkNote, pin: Pin | None) -> ForkNote:
+        """Step three."""
+        entries = () if pin is None else await self._shared(pin, note)
+
+        def open_(manifest: Manifest) -> Manifest | None:
+            if _note(manifest).state != "forking":
+                return None
+            if not entries:
+                return _with_note(manifest, note, "open", self._runtime)
+            first = entries[0].start
+            return msgspec.structs.replace(
+                _with_note(manifest, note, "open", self._runtime),
+                setsum=Setsum.total(entry.setsum for entry in entries),
+                collected=EMPTY,
+                acc_bytes=sum(entry.num_bytes for entry in entries),
+                snapshots=tuple(e for e in entries if isinstance(e, SnapshotPointer)),
+                fragments=tuple(e for e in entries if isinstance(e, Fragment)),
+                initial_offset=LogPosition(first.offset, first.timestamp_us),
+                initial_seq_no=self._first_seq_no,
+            )
+
+        manifest = await _change(self._target, open_, self._runtime)
+        found = _note(manifest)
+        if found.state not in ("open", "detached"):
+            raise Conflict("the fork was given up meanwhile", path=MANIFEST_PATH)
+        return found
+
+    async def _shared(self, pin: Pin, note: ForkNote) -> tuple[Entry, ...]:
+        """The entries of the fork's root; what has to be made for them is stored."""
+        names = UploadNames(self._runtime)
+        nodes: dict[str, Snapshot] = {}
+        prefix: Prefix | None = None
+        while prefix is None:
+            try:
+                prefix = prefix_of(
+                    pin.entries, note.at, note.source, nodes, names.snapshot, self._writer
+                )
+            except Unloaded as missing:
+                nodes[missing.pointer.path] = await self._tree.snapshot(missing.pointer)
+        source, _ = await load_manifest(self._source)
+        self._first_seq_no = source.initial_seq_no or FIRST_SEQ_NO
+        for node in prefix.made:
+            await put_once(self._target, partial(str, node.path), node.to_json(), self._patience())
+        if prefix.last in prefix.entries:
+            return prefix.entries
+        return (*prefix.entries, await self._copied(prefix.last, note.at, names))
+
+    async def _copied(self, last: Fragment, limit: int, names: UploadNames) -> Fragment:
+        """The first records of a fragment that the point divides, as a fragment of our own."""
+        blob = await self._tree.store_of(last).get(last.path)
+        batch = decode_fragment(blob.data, last).slice(0, limit - last.start.offset)
+        at_us, bodies = batch.column(1)[0].as_py(), batch.column(2).to_pylist()
+        encoded = encode_fragment(last.start.offset, at_us, bodies)
+        assert isinstance(last.seq_no, int), "we number our fragments"
+        path = await put_once(
+            self._target, partial(names.fragment, last.seq_no), encoded.data, self._patience()
+        )
+        return Fragment(
+            path=path,
+            seq_no=last.seq_no,
+            start=last.start,
+            limit=LogPosition(limit, last.limit.timestamp_us),
+            num_bytes=len(encoded.data),
+            setsum=encoded.setsum,
+        )
+
+    def _patience(self) -> Patience:
+        return Patience(self._runtime, FORK_TIMEOUT_S)
+
+
+async def _release(store: Store, note: ForkNote, runtime: Runtime) -> None:
+    pins = PinStore(sibling(store, note.source), runtime=runtime)
+    try:
+        pin = await pins.load(note.pin)
+    except NotFound:
+        return
+    await pin.release()
+
+
+async def _change(
+    store: Store, change: Callable[[Manifest], Manifest | None], runtime: Runtime
+) -> Manifest:
+    """Put the changed manifest of a fork, again until nothing is left to change."""
+    manifest, etag = await load_any_manifest(store)
+    while True:
+        changed = change(manifest)
+        if changed is None:
+            return manifest
+        changed.check()
+        write_id = changed.write_id
+
+        def is_ours(blob: Blob, write_id: str | None = write_id) -> bool:
+            return decode_manifest(blob.data).write_id == write_id
+
+        patience = Patience(runtime, FORK_TIMEOUT_S)
+        settled = await swap(store, MANIFEST_PATH, changed.to_json(), etag, is_ours, patience)
+        if isinstance(settled, Landed) and settled.newer is None:
+            return changed
+        current = settled.newer if isinstance(settled, Landed) else settled.current
+        if current is None:
+            raise NotFound(f"the log at {store.url} is gone", path=MANIFEST_PATH)
+        manifest, etag = decode_manifest(current.data), current.etag
+
+
+def _note(manifest: Manifest) -> ForkNote:
+    note = note_of(manifest)
+    if note is None:
+        raise Invalid("this log is not a fork")
+    return note
+
+
+def _with_note(manifest: Manifest, note: ForkNote, state: State, runtime: Runtime) -> Manifest:
+    noted = msgspec.structs.replace(note, state=state)
+    return msgspec.structs.replace(manifest, fork=as_fields(noted), write_id=runtime.new_id())
+
+
+def _taken(store: Store) -> Exists:
+    return Exists(
+        f"there is already a log at {store.url}",
+        path=MANIFEST_PATH,
+        hint="A fork begins where nothing is.",
+    )
