@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 
 import pytest
@@ -13,12 +14,13 @@ from objectlog.crashing import CrashPoint, run_until_crash, sides_of
 from objectlog.test_collection import AT_ONCE, DEEP, garbage_left, made
 from objectlog.trees import LEAF, Shape, leaves, shapes
 from objectlog.whole_log import FakeClock, check_whole_log, run
-from objectlog.wrapped_stores import GateStore, Puts
+from objectlog.wrapped_stores import GateStore, PassingStore, Puts
 from stratalog.errors import Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.sweep import sweep
 from stratalog.store import MemoryStore, StoreLike
+from stratalog.store.protocol import Listed
 from stratalog.testing import History
 
 
@@ -29,6 +31,22 @@ async def pinned_bodies(store: sl.Store, name: str, first: int, limit: int) -> l
 
 def bodies(first: int, limit: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, limit)]
+
+
+class ListingStore(PassingStore):
+    """Lets others act once, after a listing of ``prefix`` and before its caller goes on."""
+
+    def __init__(self, inner: sl.Store, prefix: str, act: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(inner)
+        self._prefix = prefix
+        self._act: Callable[[], Awaitable[None]] | None = act
+
+    async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+        async for row in self.inner.list(prefix, after):
+            yield row
+        if prefix == self._prefix and self._act is not None:
+            act, self._act = self._act, None
+            await act()
 
 
 async def collect(store: sl.Store) -> None:
@@ -168,6 +186,28 @@ class TestBehaviour21:
             await sweep(store)
             assert await pinned_bodies(store, "held", 2, 5) == bodies(2, 5)
             await check_whole_log(store)
+
+        run(main())
+
+    def test_a_pin_made_while_another_is_cleared_keeps_what_both_hold(self) -> None:
+        """It comes after the pins were listed, and before the log is cut above its objects."""
+
+        async def main() -> None:
+            store = await made(MemoryStore(), DEEP, cursor=1)
+            first = await PinStore(store).create("first", 2, 5)
+            await first.release()
+
+            async def meanwhile() -> None:
+                await PinStore(store).create("second", 2, 5)
+                cursor = await sl.CursorStore(store).load("keeper")
+                await cursor.move(8)
+                collector = sl.Collector(store, options=AT_ONCE)
+                await collector.compute()
+                await collector.publish()
+                await collector.delete()
+
+            await sl.Collector(ListingStore(store, "pin/", meanwhile)).clear_pins()
+            assert await pinned_bodies(store, "second", 2, 5) == bodies(2, 5)
 
         run(main())
 

@@ -197,14 +197,20 @@ class Collector:
         return removed
 
     async def clear_pins(self, on_progress: OnProgress | None = None) -> Removed:
-        """Delete what only pins held that are released now, or that are past their expiry."""
-        held, let_go = await self._pins.sort_out()
+        """Delete what only pins held that are released now, or that are past their expiry.
+
+        The manifest is read before the pins are listed: a pin that comes later counts only if
+        a manifest that is newer still links what it holds.
+        """
         manifest, _ = await load_manifest(self._store)
+        held, let_go = await self._pins.sort_out()
+        roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
         removed = Removed()
         for pin in let_go:
-            roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
-            removal = self._removal(on_progress, roots)
-            removed += await removal.remove(pin.entries)
+            try:
+                removed += await self._removal(on_progress, roots).remove(pin.entries)
+            except NotFound:
+                raise _overtaken() from None
             await self._pins.clear(pin)
         return removed
 
