@@ -13,41 +13,55 @@ import typer
 
 from bench import ROOT
 from bench.charts import draw
-from bench.object_log.questions import CONFIG, QUESTIONS
+from bench.collection.questions import COLLECTION
+from bench.object_log.questions import OBJECT_LOG
 from bench.places import Place, directory_place, seaweed_place
 from bench.report import one_line, show, wide_console
 from bench.results import Measurement, Run
-from bench.session import Session
+from bench.session import Bench, Session
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+
+Quick = Annotated[bool, typer.Option(help="Less of everything: tries the harness.")]
+Output = Annotated[Path | None, typer.Option(help="Put results and charts there instead.")]
 
 
 @app.callback()
 def benches() -> None:
-    """Measure. Results go to bench/results, charts to docs/charts; see each bench for more."""
+    """Measure. Results go to bench/results, charts to docs/charts; see each bench for more.
+
+    Quick and partial runs go to build/bench, so that they do not replace the results of a full one.
+    """
 
 
 @app.command("object-log")
 def object_log(
-    quick: Annotated[bool, typer.Option(help="Less of everything: tries the harness.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help=f"Only this question: {', '.join(QUESTIONS)}.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Put results and charts there instead.")
-    ] = None,
+    quick: Quick = False,
+    only: Annotated[list[str] | None, typer.Option(help=OBJECT_LOG.help_of_only())] = None,
+    output: Output = None,
 ) -> None:
-    """The object log against the unavoidable work.
+    """The object log against the unavoidable work."""
+    _run(OBJECT_LOG, quick, only, output)
 
-    Quick and partial runs go to build/bench, so that they do not replace the results of a full one.
-    """
-    unknown = sorted(set(only or ()) - QUESTIONS.keys())
+
+@app.command("collection")
+def collection(
+    quick: Quick = False,
+    only: Annotated[list[str] | None, typer.Option(help=COLLECTION.help_of_only())] = None,
+    output: Output = None,
+) -> None:
+    """Collection and scrubbing: what they cost, and what they cost those who append meanwhile."""
+    _run(COLLECTION, quick, only, output)
+
+
+def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | None) -> None:
+    unknown = sorted(set(only or ()) - bench.questions.keys())
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(QUESTIONS)}")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(bench.questions)}")
     if output is None and (quick or only):
         output = ROOT / "build" / "bench"
     console = wide_console()
-    run = Run.begin("object-log", CONFIG, quick=quick)
+    run = Run.begin(bench.name, bench.config, quick=quick)
 
     def record(measured: Measurement) -> None:
         run.measurements.append(measured)
@@ -61,7 +75,7 @@ def object_log(
             stack.enter_context(directory_place()),
             stack.enter_context(seaweed_place()),
         ]
-        asyncio.run(_answer(Session(places, quick, record), only or list(QUESTIONS)))
+        asyncio.run(_answer(bench, Session(places, quick, record), only or list(bench.questions)))
     run.took_s = time.perf_counter() - started_s
     path = run.save(output or ROOT / "bench" / "results")
     charts = draw(Run.load(path), output or ROOT / "docs" / "charts")
@@ -69,9 +83,9 @@ def object_log(
     console.print(f"{run.took_s:.0f} s. Data: {path}", *charts, sep="\n", soft_wrap=True)
 
 
-async def _answer(session: Session, names: Sequence[str]) -> None:
+async def _answer(bench: Bench, session: Session, names: Sequence[str]) -> None:
     for name in names:
-        await QUESTIONS[name](session)
+        await bench.questions[name](session)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Charts of a stored run, from its data alone.
 
 Bars start at zero, carry their spread (the whiskers are quartiles) and the line of their target,
-and say what they amount to.
+and say what they amount to. What depends on something is a curve, one chart for each question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib as mpl
@@ -20,6 +21,13 @@ OURS, THEIRS, TARGET, WHISKER = "#3b6ea8", "#b9c2cc", "#c23b22", "#222222"
 WIDTH_INCHES = 9.0
 ROW_INCHES = 0.42
 FRAME_INCHES = 1.5
+
+CURVE_ROWS = 8
+CURVES = {
+    "scale": "Largest root put as the log grows",
+    "prefix": "Objects that a collection touches, by what it drops",
+    "log-size": "Objects that a collection touches, by how long the log is",
+}
 
 Painter = Callable[[Axes], None]
 
@@ -50,10 +58,13 @@ def draw(run: Run, folder: Path) -> list[Path]:
         ("contention", "Two saturated writers and a changer of the past, all at once",
          len(shares), lambda axes: _share_bars(axes, shares)),
     ]  # fmt: skip
-    charts.extend(
-        ("scale", "Largest root put as the log grows", 8, partial(_curve, series=each))
-        for each in series
-    )
+    for question in dict.fromkeys(each.question for each in series):
+        curves = [each for each in series if each.question == question]
+        title = CURVES.get(question, question)
+        painter = partial(_curve, series=curves[0])
+        if len(curves) > 1:
+            painter = partial(_curves, series=curves)
+        charts.append((question, title, CURVE_ROWS, painter))
     return [
         _paint(folder / f"{run.bench}-{name}.svg", title, rows, run, painter)
         for name, title, rows, painter in charts
@@ -139,6 +150,23 @@ def _bars(
 def _leave_room(axes: Axes, widest: float) -> None:
     """For the words behind the longest bar."""
     axes.set_xlim(0, widest * 1.35)
+
+
+def _curves(axes: Axes, series: Sequence[Series]) -> None:
+    """Several curves of counts, each over few points and many powers of ten."""
+    for each, mark in zip(series, cycle("osD^vPX"), strict=False):
+        counts = " → ".join(f"{count:,.0f}" for count in each.y)
+        axes.plot(
+            each.x, each.y, marker=mark, linewidth=1, alpha=0.7, label=f"{each.name}  {counts}"
+        )
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.set_xticks(series[0].x, [f"{x:,.0f}" for x in series[0].x])
+    axes.set_yscale("symlog")
+    axes.set_ylim(0, 2 * max(max(each.y) for each in series))
+    axes.set_xlabel(series[0].x_unit, fontsize=8)
+    axes.set_ylabel(series[0].y_unit, fontsize=8)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
 
 
 def _curve(axes: Axes, series: Series) -> None:

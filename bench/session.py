@@ -1,8 +1,11 @@
-"""What every question gets: places to measure on, how thorough to be, and where answers go."""
+"""A bench is a set of questions, and this is what each question gets when it is asked.
+
+Places to measure on, how thorough to be, and where answers go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.pairs import PAIRS, PAIRS_QUICK, Side, measure_pairs
@@ -51,3 +54,18 @@ class Session:
                 target=target,
             )
         )
+
+
+Question = Callable[[Session], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Questions that are answered in one run, and what their answers depend on."""
+
+    name: str
+    questions: Mapping[str, Question]
+    config: dict[str, str | int | float]
+
+    def help_of_only(self) -> str:
+        return f"Only this question: {', '.join(self.questions)}."

@@ -1,7 +1,8 @@
 """`./dev demo`: a million small records from many concurrent appenders, and what that cost.
 
 Writes to a temporary directory, reads everything back verified, draws the tree that has grown
-meanwhile, and shows requests, bytes and time. The directory is removed at the end.
+meanwhile, and shows requests, bytes and time. Then it looks after the log: a cursor lets half of it
+go, the space comes back, and the rest is examined. The directory is removed at the end.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from rich.table import Table
 import stratalog as sl
 from stratalog.cli import output
 from stratalog.cli.tree import load_tree, picture
+from stratalog.objectlog.scrub import scrub
+from stratalog.objectlog.sweep import sweep
 from stratalog.store import DirectoryStore
 from stratalog.store.metered import MeteredStore, StoreStats
 
@@ -39,11 +42,22 @@ BODY_BYTES = 100
 
 @dataclass(frozen=True)
 class Phase:
-    """How long one half of the demo took, and what the store was asked for meanwhile."""
+    """How long one part of the demo took, and what the store was asked for meanwhile."""
 
     name: str
     seconds: float
     stats: StoreStats
+
+
+@dataclass(frozen=True)
+class Care:
+    """What one of the jobs that look after a log has deleted or examined."""
+
+    phase: Phase
+    verb: str
+    records: int
+    objects: int
+    size: int
 
 
 def body_of(number: int) -> bytes:
@@ -72,8 +86,7 @@ async def write(store: DirectoryStore, records: int) -> Phase:
     metered = MeteredStore(store)
     numbers = iter(range(records))
     acknowledged = 0
-    clock = asyncio.get_running_loop().time
-    started_s = clock()
+    seconds = stopwatch()
     with progress(f"writing from {APPENDERS:,} appenders", records) as show:
         async with sl.LogWriter.open(metered, writer="demo", create=True) as log:
 
@@ -89,14 +102,13 @@ async def write(store: DirectoryStore, records: int) -> Phase:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(APPENDERS, records)):
                     group.create_task(appender())
-    return Phase("write", clock() - started_s, metered.stats())
+    return Phase("write", seconds(), metered.stats())
 
 
 async def read_back(store: DirectoryStore, records: int) -> Phase:
     """Every record is hashed against the log's setsum, and the bodies are those that were sent."""
     metered = MeteredStore(store)
-    clock = asyncio.get_running_loop().time
-    started_s = clock()
+    seconds = stopwatch()
     seen = bytearray(records)
     done = 0
     with progress("reading back, verified", records) as show:
@@ -108,7 +120,62 @@ async def read_back(store: DirectoryStore, records: int) -> Phase:
                 show(done)
     if seen.count(1) != records or done != records:
         raise sl.errors.Corrupt(f"{records - seen.count(1)} records are missing or doubled")
-    return Phase("read", clock() - started_s, metered.stats())
+    return Phase("read", seconds(), metered.stats())
+
+
+async def look_after(store: DirectoryStore, records: int) -> list[Care]:
+    """Let go of half of the log, give back the space, and examine what is left."""
+    cursor = await sl.CursorStore(store).create("demo", 1)
+    await cursor.move(1 + records // 2)
+
+    metered, seconds = MeteredStore(store), stopwatch()
+    at_once = sl.CollectorOptions(interval_s=0.0)
+    went = await sl.collect(metered, options=at_once)
+    gone = went.removed.fragments + went.removed.snapshots
+    phase = Phase("collect", seconds(), metered.stats())
+    cares = [Care(phase, "deleted", went.records, gone, went.fragment_bytes)]
+
+    metered, seconds = MeteredStore(store), stopwatch()
+    swept = await sweep(metered)
+    phase = Phase("sweep", seconds(), metered.stats())
+    cares.append(Care(phase, "deleted", 0, swept.deleted.objects, swept.deleted.bytes))
+
+    metered, seconds = MeteredStore(store), stopwatch()
+    with progress("examining what is left", records - went.records) as show:
+        report = await scrub(metered, on_progress=lambda so_far: show(so_far.records))
+    if not report.clean:
+        raise sl.errors.Corrupt(f"{len(report.damages)} objects are damaged")
+    phase = Phase("scrub", seconds(), metered.stats())
+    examined = report.fragments + report.snapshots
+    cares.append(Care(phase, "examined", report.records, examined, report.num_bytes))
+    return cares
+
+
+def stopwatch() -> Callable[[], float]:
+    """How many seconds have passed since this was called."""
+    clock = asyncio.get_running_loop().time
+    started_s = clock()
+    return lambda: clock() - started_s
+
+
+def came_back(cares: list[Care]) -> Table:
+    """What was deleted and examined, a column for each job."""
+    table = Table(title="Looking after it", title_justify="left")
+    table.add_column("")
+    for care in cares:
+        table.add_column(care.phase.name, justify="right")
+
+    def row(name: str, cell: Callable[[Care], str]) -> None:
+        table.add_row(name, *map(cell, cares))
+
+    row("", lambda care: care.verb)
+    row("records", lambda care: f"{care.records:,}")
+    row("objects", lambda care: f"{care.objects:,}")
+    row("bytes", lambda care: output.size(care.size))
+    table.add_section()
+    row("requests", lambda care: f"{care.phase.stats.requests:,}")
+    row("seconds", lambda care: f"{care.phase.seconds:.1f}")
+    return table
 
 
 def costs(phases: list[Phase], records: int) -> Table:
@@ -154,8 +221,11 @@ async def demo(records: int) -> None:
         output.draw(picture(*await load_tree(store)))
         output.say("")
         output.draw(costs(phases, records))
+        output.say("Every record came back once, with the hash it was written with.\n")
+        cares = await look_after(store, records)
+        output.draw(came_back(cares))
     output.say(
-        "Every record came back once, with the hash it was written with. "
+        "What the cursor let go of is gone, and the rest is whole. "
         "Try your own: ./dev python -m stratalog --help"
     )
 

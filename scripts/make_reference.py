@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import enum
 import functools
 import inspect
 import re
@@ -121,14 +122,16 @@ def _is_plain(cls: type) -> bool:
     """Whether the constructor says nothing, or nothing that the table of fields does not say."""
     if getattr(cls, "_is_protocol", False) or inspect.isabstract(cls):
         return True
-    if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct | tuple):
+    if dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct | tuple | enum.Enum):
         return True
     return cls.__init__ is object.__init__ or issubclass(cls, BaseException)
 
 
 def _fields(cls: type) -> str | None:
-    """The fields of a dataclass or struct as a table."""
+    """The fields of a dataclass or struct as a table, or the values of an enumeration."""
     rows: list[tuple[str, object, str]]
+    if issubclass(cls, enum.Enum):
+        return "\n".join(f"- `{cls.__name__}.{each.name}`: `{each.value}`" for each in cls) + "\n"
     if dataclasses.is_dataclass(cls):
         rows = [
             (field.name, field.type, _default(field.default))
@@ -185,7 +188,7 @@ def _documented(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
             and isinstance(after.value, ast.Constant)
             and isinstance(after.value.value, str)
         ):
-            yield target.id, " ".join(after.value.value.split())
+            yield target.id, " ".join(after.value.value.replace("``", "`").split())
 
 
 def _members(cls: type) -> Iterator[tuple[str, object]]:

@@ -19,6 +19,12 @@ class CountingStore(MemoryStore):
         self.largest_swap = 0
         self.largest_swap_lately = 0
 
+    def copy(self) -> CountingStore:
+        """A store of its own that holds the same."""
+        twin = CountingStore()
+        twin._objects = dict(self._objects)
+        return twin
+
     async def get(self, path: str) -> Blob:
         self.reads += 1
         await asyncio.sleep(0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from bench.object_log.bulk import bulk
 from bench.object_log.contention import contention
 from bench.object_log.delayed import delayed
@@ -13,22 +11,24 @@ from bench.object_log.lone import lone
 from bench.object_log.scale import scale
 from bench.object_log.singles import singles
 from bench.object_log.workload import FRAGMENT_BYTES, IN_FLIGHT
-from bench.session import Session
+from bench.session import Bench
 
-QUESTIONS: dict[str, Callable[[Session], Awaitable[None]]] = {
-    "bulk": bulk,
-    "singles": singles,
-    "lone": lone,
-    "delayed": delayed,
-    "iteration": iteration,
-    "scale": scale,
-    "idle": idle,
-    "contention": contention,
-}
-
-CONFIG: dict[str, str | int | float] = {
-    "fragment_bytes": FRAGMENT_BYTES,
-    "uploads_in_flight": IN_FLIGHT,
-    "compression": "zstd",
-    "bodies": "random bytes",
-}
+OBJECT_LOG = Bench(
+    name="object-log",
+    questions={
+        "bulk": bulk,
+        "singles": singles,
+        "lone": lone,
+        "delayed": delayed,
+        "iteration": iteration,
+        "scale": scale,
+        "idle": idle,
+        "contention": contention,
+    },
+    config={
+        "fragment_bytes": FRAGMENT_BYTES,
+        "uploads_in_flight": IN_FLIGHT,
+        "compression": "zstd",
+        "bodies": "random bytes",
+    },
+)

@@ -39,6 +39,7 @@ DIGEST_BYTES = 32
 
 _primes = np.array(PRIMES, dtype=np.uint64)
 _columns = struct.Struct("<8I")
+_begun = sha3_256()
 
 
 class Setsum:
@@ -158,17 +159,22 @@ def sum_of_records(
     headers = [header for (header,) in struct.iter_unpack("16s", stacked.tobytes())]
     if bodies and len(bodies[0]) < PARALLEL_BYTES_MIN:
         with _turn:
-            small = [
-                sha3_256(header + body).digest()
-                for header, body in zip(headers, bodies, strict=True)
-            ]
-        return Setsum.of_digests(b"".join(small))
-    large = [_digest(header, body) for header, body in zip(headers, bodies, strict=True)]
-    return Setsum.of_digests(b"".join(large))
+            digests = _digests(headers, bodies)
+    else:
+        digests = _digests(headers, bodies)
+    return Setsum.of_digests(b"".join(digests))
 
 
-def _digest(header: bytes, body: bytes | memoryview) -> bytes:
-    """Without a copy of the body."""
-    digest = sha3_256(header)
-    digest.update(body)
-    return digest.digest()
+def _digests(headers: Sequence[bytes], bodies: Sequence[bytes | memoryview]) -> list[bytes]:
+    """The hash of each header and body, without joining them.
+
+    To copy a hash that has just begun takes less time than to begin another one.
+    """
+    begin = _begun.copy
+    digests = []
+    for header, body in zip(headers, bodies, strict=True):
+        item = begin()
+        item.update(header)
+        item.update(body)
+        digests.append(item.digest())
+    return digests

@@ -31,10 +31,37 @@ def test_a_quick_run_leaves_data_and_charts(tmp_path: Path) -> None:
         assert (tmp_path / f"object-log-{chart}.svg").read_text().startswith("<?xml")
 
 
-def test_an_unknown_question_is_refused_with_the_known_ones() -> None:
-    done = CliRunner().invoke(app, ["object-log", "--only", "colour"])
+@pytest.mark.s3
+@pytest.mark.slow
+def test_a_quick_run_of_the_collection_shows_growth_with_what_goes_and_not_with_the_log(
+    tmp_path: Path,
+) -> None:
+    arguments = ["collection", "--quick", "--output", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    run = Run.load(tmp_path / "collection.json")
+    curves = {
+        (each.question, each.name): each for each in run.measurements if isinstance(each, Series)
+    }
+    for name in ("compute: read", "compute: written", "publish: read", "publish: written"):
+        for question in ("prefix", "log-size"):
+            assert max(curves[question, name].y) <= min(curves[question, name].y) + 1
+    few, more, many = curves["prefix", "delete: deleted"].y
+    assert few < more < many
+    assert len(set(curves["log-size", "delete: deleted"].y)) == 1
+    figures = [each for each in run.measurements if isinstance(each, Figure)]
+    assert all(each.passes is not False for each in figures if each.unit in ("nodes", "bytes"))
+    places = {each.place for each in run.measurements if each.question == "beside"}
+    assert places == {"directory", "SeaweedFS"}
+    for chart in ("prefix", "log-size", "throughput-ratios"):
+        assert (tmp_path / f"collection-{chart}.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(("bench", "known"), [("object-log", "bulk"), ("collection", "beside")])
+def test_an_unknown_question_is_refused_with_the_known_ones(bench: str, known: str) -> None:
+    done = CliRunner().invoke(app, [bench, "--only", "colour"])
     assert done.exit_code == 2
-    assert "bulk" in done.output
+    assert known in done.output
 
 
 def test_the_pairs_take_turns_and_change_their_order() -> None:
@@ -71,9 +98,9 @@ def test_a_stored_run_can_be_drawn_again(tmp_path: Path) -> None:
     run = Run.begin("trial", {"size": 1}, quick=True)
     run.measurements += [
         _ratio(baseline=[1.0, 2.0], ours=[1.0, 3.0]),
-        Series(
-            question="q", name="n", place="p", x_unit="x", y_unit="y", x=[1.0, 2.0], y=[1.0, 2.0]
-        ),
+        _series("one", "n"),
+        _series("many", "n"),
+        _series("many", "m"),
     ]
     stored = Run.load(run.save(tmp_path))
     assert stored == run
@@ -82,7 +109,8 @@ def test_a_stored_run_can_be_drawn_again(tmp_path: Path) -> None:
     assert set(first) == {
         "trial-throughput-ratios.svg",
         "trial-throughput.svg",
-        "trial-scale.svg",
+        "trial-one.svg",
+        "trial-many.svg",
     }
     assert first == again
 
@@ -102,6 +130,18 @@ def _ratio(*, baseline: list[float], ours: list[float]) -> Ratio:
         ours=ours,
         bound="at least",
         target=0.8,
+    )
+
+
+def _series(question: str, name: str) -> Series:
+    return Series(
+        question=question,
+        name=name,
+        place="p",
+        x_unit="x",
+        y_unit="y",
+        x=[1.0, 2.0],
+        y=[1.0, 2.0],
     )
 
 

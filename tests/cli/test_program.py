@@ -203,6 +203,7 @@ def test_help_teaches() -> None:
     for each in EXITS:
         assert each.meaning in top
     commands = ["init", "append", "read", "follow", "info", "doctor"]
+    commands += ["collect", "sweep", "scrub", "destroy"]
     commands += [f"cursor {name}" for name in ("list", "create", "move", "delete")]
     for command in commands:
         text = call(*command.split(), "--help").stdout
@@ -283,6 +284,9 @@ def test_the_demo_shows_a_tree_and_what_it_cost_and_leaves_nothing(tmp_path: Pat
     assert "2000/2000" in done.stdout
     for row in ("put_if_match requests", "bytes written", "records/s"):
         assert row in done.stdout
+    looked_after = done.stdout.split("Looking after it")[1]
+    for word in ("collect", "sweep", "scrub", "deleted", "examined", "objects", "requests"):
+        assert word in looked_after
     assert list(tmp_path.iterdir()) == []
 
 

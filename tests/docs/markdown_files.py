@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"^(`{3,})(\S*)\s*$")
 _COMMENT = re.compile(r"^<!--\s*(no-run|file):\s*(.+?)\s*-->$")
@@ -76,6 +77,15 @@ def blocks_of(path: Path) -> list[Block]:
         before = ""
         index = end + 1
     return blocks
+
+
+def table_of(page: str, heading: str) -> dict[str, list[str]]:
+    """The first table below a heading: its rows by their first cell, without marks of code."""
+    text = "\n" + (DOCS / page).read_text(encoding="utf-8")
+    section = text.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")][2:]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+    return {first.strip("`"): rest for first, *rest in cells}
 
 
 def anchors_of(path: Path) -> set[str]:

@@ -8,14 +8,18 @@ import re
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 import stratalog as sl
-from docs.markdown_files import ROOT, blocks_of
+from docs.markdown_files import DOCS, ROOT, blocks_of, table_of
 from stratalog import errors
 from stratalog.cli.exits import EXITS
+from stratalog.objectlog.damage import DamageKind
+from stratalog.objectlog.garbage import decode_garbage
+from stratalog.objectlog.options import ScrubOptions, SweepOptions
+from stratalog.objectlog.stage import StoredStage
 
-DOCS = ROOT / "docs"
 ERRORS = [
     kind
     for kind in vars(errors).values()
@@ -23,13 +27,14 @@ ERRORS = [
 ]
 
 
-def table_of(page: str, heading: str) -> dict[str, list[str]]:
-    """The first table below a heading: its rows by their first cell, without marks of code."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    section = text.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")][2:]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
-    return {first.strip("`"): rest for first, *rest in cells}
+Options = sl.WriterOptions | sl.ReaderOptions | sl.CollectorOptions | SweepOptions | ScrubOptions
+OPTIONS: list[type[Options]] = [
+    sl.WriterOptions,
+    sl.ReaderOptions,
+    sl.CollectorOptions,
+    SweepOptions,
+    ScrubOptions,
+]
 
 
 def test_the_reference_is_what_the_code_says() -> None:
@@ -46,13 +51,17 @@ def test_the_reference_is_what_the_code_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "options"),
-    [("guide/writing.md", sl.WriterOptions), ("guide/reading.md", sl.ReaderOptions)],
+    ("page", "heading", "options"),
+    [
+        ("guide/writing.md", "## Options", sl.WriterOptions),
+        ("guide/reading.md", "## Options", sl.ReaderOptions),
+        ("operating.md", "## Collect", sl.CollectorOptions),
+    ],
 )
 def test_the_guides_list_every_option_with_its_default(
-    page: str, options: type[sl.WriterOptions] | type[sl.ReaderOptions]
+    page: str, heading: str, options: type[Options]
 ) -> None:
-    table = table_of(page, "## Options")
+    table = table_of(page, heading)
     assert {name: value_of(row[0]) for name, row in table.items()} == {
         field.name: field.default for field in dataclasses.fields(options)
     }
@@ -68,15 +77,9 @@ def value_of(cell: str) -> object:
     return float(number) if "." in number else int(number)
 
 
-@pytest.mark.parametrize("options", [sl.WriterOptions, sl.ReaderOptions])
-def test_the_limits_name_options_that_exist(
-    options: type[sl.WriterOptions] | type[sl.ReaderOptions],
-) -> None:
-    known = {
-        field.name
-        for kind in (sl.WriterOptions, sl.ReaderOptions)
-        for field in dataclasses.fields(kind)
-    }
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_limits_name_options_that_exist(options: type[Options]) -> None:
+    known = {field.name for kind in OPTIONS for field in dataclasses.fields(kind)}
     stated = {
         name
         for heading in ("## Sizes", "## Queues", "## Time")
@@ -102,6 +105,22 @@ def test_troubleshooting_has_a_section_for_each_kind_of_error() -> None:
     assert sorted(sections) == sorted(kind.kind for kind in ERRORS)
 
 
+def test_operating_names_every_kind_of_damage() -> None:
+    text = (DOCS / "operating.md").read_text(encoding="utf-8")
+    for kind in DamageKind:
+        family = kind.value.partition("-")[0]
+        assert f"`{kind.value}`" in text or f"`{family}-…`" in text, kind.value
+
+
+def test_operating_quotes_what_the_code_says_and_its_kind() -> None:
+    source = "".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
+    source += f"not a {sl.Garbage.what}"  # which decoders put together
+    for message, (kind, *_) in table_of("operating.md", "## Alarms").items():
+        assert kind.strip("`") in {each.kind for each in ERRORS}
+        for part in message.split("…"):
+            assert part.strip() in source, message
+
+
 def test_the_format_page_shows_documents_that_decode() -> None:
     documents = [
         json.loads(block.text)
@@ -112,3 +131,15 @@ def test_the_format_page_shows_documents_that_decode() -> None:
     manifest.check()
     assert json.loads(manifest.to_json()) == documents[0]
     assert list(documents[1]) == ["position", "epoch_us", "writer", "write_id"]
+    plan = decode_garbage(json.dumps(documents[2]).encode())
+    assert plan.is_empty
+    assert list(json.loads(plan.to_json()).items()) == list(documents[2].items())
+    stage = StoredStage.from_json(json.dumps(documents[3]).encode())
+    assert list(json.loads(stage.to_json()).items()) == list(documents[3].items())
+
+
+def test_the_format_page_explains_every_field_of_a_plan() -> None:
+    table = table_of("format.md", "## The plan of a collection")
+    explained = {name for cell in table for name in re.findall(r"\w+", cell)}
+    fields = {field.encode_name for field in msgspec.structs.fields(sl.Garbage)}
+    assert explained == fields - {"<unknown>", "format", "write_id"}

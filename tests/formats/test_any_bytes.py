@@ -16,7 +16,9 @@ from stratalog import Fragment, Manifest, Snapshot
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import decode_fragment, encode_fragment
+from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
+from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import EMPTY
 
@@ -26,9 +28,13 @@ VALID: list[tuple[type[StoredObject], bytes]] = [
     (Manifest, make.manifest().to_json()),
     (Manifest, make.wal3_manifest()),
     (Snapshot, make.snapshot().to_json()),
-    (StoredCursor, make.cursor(deleted=True).to_json()),
+    (StoredCursor, make.cursor(deleted=True, held=99).to_json()),
+    (StoredStage, make.stage().to_json()),
+    (Garbage, make.plan().to_json()),
+    (Garbage, Garbage.empty("golden", "ba9876543210").to_json()),
+    (Garbage, make.wal3_empty_plan()),
 ]
-KINDS: list[type[StoredObject]] = [Manifest, Snapshot, StoredCursor]
+KINDS: list[type[StoredObject]] = [Manifest, Snapshot, StoredCursor, StoredStage, Garbage]
 
 ENCODED = encode_fragment(make.FIRST_OFFSET, make.TIMESTAMP_US, make.BODIES)
 LARGER_BODIES = [bytes(range(256)) * 3, b"", b"x" * 700]
@@ -135,6 +141,26 @@ def test_damaged_manifests_are_whole_or_refused(data: st.DataObject) -> None:
         assert error.hint == "Upgrade stratalog."  # noqa: PT017
     else:
         assert manifest is None or manifest == Manifest.from_json(damage)
+
+
+@given(st.data())
+def test_damaged_plans_are_read_or_refused_and_what_is_read_can_be_judged(
+    data: st.DataObject,
+) -> None:
+    _, valid = data.draw(st.sampled_from([each for each in VALID if each[0] is Garbage]))
+    damage = data.draw(damaged(valid))
+    manifest, _ = make.tree_to_collect()
+    try:
+        plan, refusal = attempt(lambda: decode_garbage(damage))
+    except Invalid as error:
+        # Damage may look like a newer format, which is refused as such.
+        assert error.hint == "Upgrade stratalog."  # noqa: PT017
+        return
+    if plan is None:
+        assert refusal == GARBAGE_PATH
+    else:
+        assert plan.is_empty is (plan.state(manifest) is PlanState.EMPTY)
+        assert not plan.is_empty or (plan.records, plan.fragment_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("cls", KINDS)

@@ -10,7 +10,10 @@ from fixtures import make
 from stratalog import Manifest, Snapshot
 from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
+from stratalog.objectlog.garbage import Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
+from stratalog.objectlog.plan_check import check_plan
+from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
 
 HERE = Path(make.__file__).parent
@@ -21,6 +24,12 @@ JSON: dict[str, tuple[type[StoredObject], StoredObject]] = {
     "snapshot.json": (Snapshot, make.snapshot()),
     "cursor.json": (StoredCursor, make.cursor()),
     "cursor-deleted.json": (StoredCursor, make.cursor(deleted=True)),
+    "cursor-moved-back.json": (StoredCursor, make.cursor(held=99)),
+    "stage.json": (StoredStage, make.stage()),
+    "garbage.json": (Garbage, make.plan()),
+    "garbage-empty.json": (Garbage, Garbage.empty("golden", "ba9876543210")),
+    "garbage-wal3.json": (Garbage, Garbage.from_json(make.wal3_empty_plan())),
+    "garbage-wal3-older.json": (Garbage, Garbage.from_json(make.wal3_empty_plan(uuids=""))),
 }
 
 
@@ -59,6 +68,31 @@ def test_the_manifest_of_wal3_is_whole_and_is_not_ours_to_write() -> None:
     manifest = decode_manifest((HERE / "manifest-wal3.json").read_bytes())
     assert manifest.write_id is None
     assert manifest.tail.offset == 3
+
+
+def test_the_plan_is_one_for_its_tree() -> None:
+    manifest, nodes = make.tree_to_collect()
+    plan = decode_garbage((HERE / "garbage.json").read_bytes())
+    check_plan(plan, manifest, {node.path: node for node in nodes})
+    assert plan.state(manifest) is PlanState.LIVE
+    assert (plan.records, plan.fragments, plan.fragment_bytes) == (30, 3, 3 * 1092)
+    after = plan.apply(manifest, "ba9876543213")
+    after.check()
+    assert (after.first_offset, after.initial_seq_no, after.collected) == (
+        31,
+        4,
+        plan.setsum_to_discard,
+    )
+    assert plan.state(after) is PlanState.PUBLISHED
+
+
+@pytest.mark.parametrize("name", [name for name in JSON if name.startswith("garbage-")])
+def test_an_empty_plan_is_empty_whoever_wrote_it(name: str) -> None:
+    plan = decode_garbage((HERE / name).read_bytes())
+    manifest, _ = make.tree_to_collect()
+    assert plan.is_empty
+    assert plan.state(manifest) is PlanState.EMPTY
+    assert plan.first_to_keep.offset == 1
 
 
 def test_nothing_else_lies_among_the_fixtures() -> None:

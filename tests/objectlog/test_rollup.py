@@ -443,6 +443,15 @@ class TestBehaviour10Growth:
         ):
             assert apply_rollup(log.manifest, Rollup(node, paths, epoch)) is None
 
+    def test_a_roll_up_after_something_shallower_is_dropped(self) -> None:
+        """A collection may leave one fragment of a node, in that node's place in the root."""
+        log = PureLog(2, 4)
+        log.link(5)
+        fragments = log.manifest.fragments
+        node = make_snapshot(fragments[1:3], 1, "snapshot/SNAPSHOT.x", "me").pointer()
+        paths = (fragments[1].path, fragments[2].path)
+        assert apply_rollup(log.manifest, Rollup(node, paths, 0)) is None
+
     def test_a_node_never_has_a_single_child(self) -> None:
         log = PureLog(2, 4)
         log.link(1)

@@ -177,6 +177,12 @@ class TestTheVerifierRefuses:
             fragments_to_drop=(moved, *self.plan().fragments_to_drop[1:])
         )
 
+    def test_a_made_node_that_lists_itself(self) -> None:
+        node = self.plan().snapshots_to_make[-1]
+        pointer = msgspec.structs.replace(node.pointer(), depth=0)
+        loop = msgspec.structs.replace(node, snapshots=(pointer, pointer), fragments=(), depth=1)
+        self.refuse(snapshots_to_make=(loop,), snapshot_for_root=node.pointer())
+
     def test_another_root(self) -> None:
         plan = self.plan()
         other = MadeLog(self.made.shape).manifest

@@ -48,7 +48,8 @@ FORKED = """
     child = os.fork()
     if child == 0:
         for use in (lambda: log.append(b"no"), lambda: log.submit(b"no"), reader.refresh,
-                    lambda: next(batches), reader.records, cursors.list, log.close):
+                    lambda: next(batches), reader.records, cursors.list, log.close,
+                    lambda: sync.collect(url, through=log)):
             try:
                 use()
             except errors.Invalid as error:

@@ -7,7 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -15,12 +15,17 @@ import pytest
 
 import stratalog as sl
 from stratalog import sync
+from stratalog.objectlog.destroy import destroy
+from stratalog.objectlog.repair import repair
+from stratalog.objectlog.scrub import scrub
+from stratalog.objectlog.sweep import sweep
 
 PAIRS = [
     (sl.LogWriter, sync.LogWriter),
     (sl.LogReader, sync.LogReader),
     (sl.CursorStore, sync.CursorStore),
     (sl.Cursor, sync.Cursor),
+    (sl.Collector, sync.Collector),
 ]
 
 
@@ -74,14 +79,29 @@ def test_the_words_of_the_original_are_kept_and_no_twin_method_is_a_coroutine(
     assert not inspect.isasyncgenfunction(getattr(twin, name))
 
 
-def test_the_constructor_of_the_cursor_store_is_the_same() -> None:
-    assert inspect.signature(sync.CursorStore) == inspect.signature(sl.CursorStore)
+@pytest.mark.parametrize("name", ["CursorStore", "Collector"])
+def test_constructors_are_the_same(name: str) -> None:
+    assert inspect.signature(getattr(sync, name)) == inspect.signature(getattr(sl, name))
 
 
-def test_create_log_has_the_same_parameters() -> None:
-    assert inspect.signature(sync.create_log) == inspect.signature(sl.create_log)
-    assert asyncio.iscoroutinefunction(sl.create_log)
-    assert not asyncio.iscoroutinefunction(sync.create_log)
+@pytest.mark.parametrize(
+    ("original", "twin"),
+    [
+        (sl.create_log, sync.create_log),
+        (sl.collect, sync.collect),
+        (sweep, sync.sweep),
+        (scrub, sync.scrub),
+        (repair, sync.repair),
+        (destroy, sync.destroy),
+    ],
+)
+def test_functions_have_the_same_parameters(
+    original: Callable[..., object], twin: Callable[..., object]
+) -> None:
+    assert inspect.signature(twin) == inspect.signature(original)
+    assert inspect.getdoc(twin) == inspect.getdoc(original)
+    assert asyncio.iscoroutinefunction(original)
+    assert not asyncio.iscoroutinefunction(twin)
 
 
 SNIPPET = """
@@ -105,6 +125,10 @@ cursors = sl.sync.CursorStore("x")
 reveal_type(cursors.create("name", 1).move(2))
 reveal_type(cursors.list())
 reveal_type(sl.sync.create_log)
+with sl.sync.LogWriter.open("x") as log:
+    reveal_type(sl.sync.collect("x", through=log, options=sl.CollectorOptions()))
+    reveal_type(sl.sync.Collector("x", through=log).plan())
+sl.Collector("x", through=log)
 """
 
 REVEALED = """
@@ -118,7 +142,9 @@ stratalog.objectlog.reader.Record
 stratalog.sync.Cursor
 list[stratalog.sync.Cursor]
 def (url: str | os.PathLike[str] | stratalog.store.protocol.Store, *, exist_ok: bool =, \
-writer: str =, runtime: stratalog.runtime.Runtime =)
+first_offset: int =, writer: str =, runtime: stratalog.runtime.Runtime =)
+stratalog.objectlog.collector.Collected
+tuple[stratalog.objectlog.garbage.Garbage | None, stratalog.objectlog.garbage.PlanState]
 """
 
 
@@ -142,4 +168,5 @@ def test_a_strict_type_checker_sees_exact_types_and_refuses_wrong_calls(tmp_path
         'log.append(b"one", offset=1)',
         'log.open("x", no=1)',
         'reader.batches(from_offset="1")',
+        'sl.Collector("x", through=log)',
     ], checked.stdout

@@ -8,12 +8,22 @@ import typer
 
 from stratalog._version import __version__
 from stratalog.cli.append import append
+from stratalog.cli.collect import collect
+from stratalog.cli.cost import cost
 from stratalog.cli.cursors import cursors
+from stratalog.cli.destroy import destroy
 from stratalog.cli.doctor import doctor
 from stratalog.cli.exits import exits_as_text
+from stratalog.cli.fork import copy, fork
 from stratalog.cli.info import info, init
+from stratalog.cli.pins import pins
 from stratalog.cli.program import Program
 from stratalog.cli.read import follow, read
+from stratalog.cli.scrub import scrub
+from stratalog.cli.seal import migrate, seal
+from stratalog.cli.soak import soak
+from stratalog.cli.sweep import sweep
+from stratalog.cli.verify import verify
 
 app = typer.Typer(
     name="stratalog",
@@ -51,6 +61,25 @@ def stratalog(
     """
 
 
-for command in (init, append, read, follow, info, doctor):
+for command in (
+    init,
+    append,
+    read,
+    follow,
+    info,
+    seal,
+    migrate,
+    fork,
+    copy,
+    collect,
+    sweep,
+    scrub,
+    doctor,
+    destroy,
+    verify,
+    cost,
+    soak,
+):
     app.command()(command)
 app.add_typer(cursors)
+app.add_typer(pins)

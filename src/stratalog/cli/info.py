@@ -8,13 +8,24 @@ import typer
 
 from stratalog.cli import output
 from stratalog.cli.parameters import AsJson, Url, Verbose, run
-from stratalog.errors import Exists, Invalid
+from stratalog.cli.seal import seal_facts
+from stratalog.errors import Denied, Exists, Invalid
 from stratalog.store.locate import open_store
 from stratalog.store.redaction import redact
 
 if TYPE_CHECKING:
     from stratalog.cli.tree import Branch
     from stratalog.objectlog import Manifest
+    from stratalog.objectlog.pin import Pin
+    from stratalog.store.protocol import Store
+
+TIES = {
+    "seal": "sealed at",
+    "predecessor": "continues",
+    "fork": "fork of",
+    "copy": "copy of",
+}
+"""What is told only of a log that has it, and how."""
 
 
 def init(
@@ -22,6 +33,9 @@ def init(
     exist_ok: Annotated[
         bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
     ] = False,
+    first_offset: Annotated[
+        int, typer.Option(metavar="N", min=1, help="The offset of its first record.")
+    ] = 1,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -32,6 +46,7 @@ def init(
     Examples:
       stratalog init orders-log
       stratalog init s3://bucket/logs/orders --exist-ok
+      stratalog init orders-log-2 --first-offset 1000
     """
     from stratalog.objectlog import create_log
 
@@ -39,7 +54,7 @@ def init(
 
     async def work() -> bool:
         try:
-            await create_log(store)
+            await create_log(store, first_offset=first_offset)
         except Exists as error:
             if not exist_ok:
                 error.hint = "Use it as it is (--exist-ok says so), or choose another place."
@@ -64,9 +79,10 @@ def info(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a log holds: offsets, times, bytes, setsum, and its tree.
+    """Show what a log holds, what it comes from, and what holds it.
 
-    Costs one read, and with --tree one more for each snapshot that is shown.
+    Costs one read, a listing of the pins and a read for each of them; with
+    --tree one more for each snapshot that is shown.
 
     Examples:
       stratalog info orders-log
@@ -76,18 +92,18 @@ def info(
     if everything and not tree:
         raise Invalid("--all goes with --tree", hint="Add --tree.")
     from stratalog.cli.tree import load_tree, picture
-    from stratalog.objectlog.manifest import load_manifest
+    from stratalog.objectlog.manifest import load_any_manifest
 
     store = open_store(url)
 
-    async def work() -> tuple[Manifest, Branch | None]:
+    async def work() -> tuple[Manifest, Branch | None, list[Pin] | None]:
         if not tree:
-            return (await load_manifest(store))[0], None
+            return (await load_any_manifest(store))[0], None, await _pins(store)
         with output.progress("reading the tree", None, unit="nodes", shown=not as_json):
-            return await load_tree(store, everything=everything)
+            return *await load_tree(store, everything=everything), await _pins(store)
 
-    manifest, branch = run(work(), verbose=verbose)
-    facts = _facts(redact(store.url), manifest)
+    manifest, branch, pins = run(work(), verbose=verbose)
+    facts = {**_facts(redact(store.url), manifest), **_ties(manifest), **_held(pins)}
     if as_json:
         output.write_json(facts if branch is None else {**facts, "tree": branch.as_json()})
         return
@@ -122,6 +138,52 @@ def _facts(url: str, manifest: Manifest) -> dict[str, object]:
     }
 
 
+async def _pins(store: Store) -> list[Pin] | None:
+    """The pins of a log. None if they may not be listed."""
+    from stratalog.objectlog.pin import PinStore
+
+    try:
+        return await PinStore(store).list()
+    except Denied:
+        return None
+
+
+def _ties(manifest: Manifest) -> dict[str, object]:
+    """Where the log ends, where it comes from and where it goes on."""
+    from stratalog.objectlog.copy_note import copy_note_of
+    from stratalog.objectlog.forking import note_of
+    from stratalog.objectlog.seal import predecessor_of, seal_of
+
+    seal, before = seal_of(manifest), predecessor_of(manifest)
+    forked, copied = note_of(manifest), copy_note_of(manifest)
+    return {
+        "seal": seal and seal_facts(seal),
+        "predecessor": before and redact(before.url),
+        "fork": forked
+        and {
+            "source": redact(forked.source),
+            "at": forked.at,
+            "state": forked.state,
+            "held_by": forked.held_by,
+            "hold": forked.pin,
+        },
+        "copy": copied
+        and {
+            "source": redact(copied.source),
+            "from": copied.start,
+            "to": copied.limit,
+            "state": copied.state,
+        },
+    }
+
+
+def _held(pins: list[Pin] | None) -> dict[str, object]:
+    return {
+        "pins": None if pins is None else len(pins),
+        "pinned_bytes": None if pins is None else sum(pin.fragment_bytes for pin in pins),
+    }
+
+
 def _draw(facts: dict[str, object]) -> None:
     from rich.table import Table
 
@@ -129,8 +191,26 @@ def _draw(facts: dict[str, object]) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name.replace("_timestamp_us", "_time").replace("_", " "), _cell(name, value))
+        if name in TIES:
+            if value is not None:
+                table.add_row(TIES[name], _tie(name, value))
+        else:
+            title = name.replace("_timestamp_us", "_time").replace("_", " ")
+            table.add_row(title, _cell(name, value))
     output.draw(table)
+
+
+def _tie(name: str, value: object) -> str:
+    """A seal, a predecessor, a fork or a copy in one line."""
+    if not isinstance(value, dict):
+        return str(value)
+    if name == "seal":
+        successor = f"; goes on at {value['successor']}" if value["successor"] else ""
+        note = f": {value['note']}" if value["note"] else ""
+        return f"{output.moment(value['sealed_us'])} by {value['writer']}{note}{successor}"
+    if name == "fork":
+        return f"{value['source']} at offset {value['at']} ({value['state']})"
+    return f"{value['source']}, offsets {value['from']} to {value['to'] - 1} ({value['state']})"
 
 
 def _cell(name: str, value: object) -> str:
@@ -139,7 +219,7 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        if name == "bytes":
+        if name.endswith("bytes"):
             return f"{output.size(value)} ({value:,})"
         return output.moment(value) if name.endswith("_us") else f"{value:,}"
     return str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ from stratalog.cli.output import EPOCH
 from stratalog.store.redaction import redact
 
 T = TypeVar("T")
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 Url = Annotated[
     str,
@@ -44,6 +49,13 @@ def time_us(text: str) -> int:
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def duration_s(text: str) -> float:
+    """Seconds from a duration such as 90s, 30m, 6h, 7d, 2w or 1h30m."""
+    if not _DURATION.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no duration like 90s, 30m, 6h, 7d, 2w or 1h30m")
+    return float(sum(int(count) * UNITS_S[unit] for count, unit in _PART.findall(text)))
 
 
 def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:

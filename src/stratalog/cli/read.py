@@ -24,6 +24,8 @@ from stratalog.errors import Invalid
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from stratalog.objectlog import LogReader
+
 FormatOption = Annotated[
     Format | None,
     typer.Option(
@@ -58,6 +60,10 @@ def read(
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="At most so many records.")
     ] = None,
+    pin: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What this pin holds, also if the log begins later now."),
+    ] = None,
     form: FormatOption = None,
     verify: Annotated[
         bool,
@@ -76,6 +82,7 @@ def read(
     Examples:
       stratalog read orders-log --from 1000 --limit 10
       stratalog read orders-log | wc -l
+      stratalog read orders-log --pin training_7
       stratalog read orders-log --json --from-time 2026-01-31T12:00:00Z | jq .body
     """
     from stratalog.objectlog import LogReader, ReaderOptions
@@ -84,10 +91,12 @@ def read(
     wide = limit is None and from_time is None and to_time is None
 
     async def work() -> None:
-        async with LogReader.open(url, options=ReaderOptions(verify=verify)) as log:
-            start = log.first_offset if from_offset is None else from_offset
-            total = min(log.tail, to_offset or log.tail) - start if wide else None
-            batches = log.batches(start, to_offset, from_time, to_time)
+        async with LogReader.open(url, pin=pin, options=ReaderOptions(verify=verify)) as log:
+            first, end = await _stretch(url, log, pin)
+            start = first if from_offset is None else from_offset
+            stop = end if to_offset is None else to_offset
+            total = min(end, stop) - start if wide else None
+            batches = log.batches(start, stop, from_time, to_time)
             shown = _is_file(sys.stdout.fileno) and not as_json
             with output.progress("reading", total, unit="records", shown=shown) as advance:
                 done = 0
@@ -140,6 +149,16 @@ def follow(
                     sys.stdout.flush()
 
     run(work(), verbose=verbose)
+
+
+async def _stretch(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
+    """Where the records begin and end. A pin holds whole fragments, and often more than it names."""
+    if pin is None:
+        return log.first_offset, log.tail
+    from stratalog.objectlog.pin import PinStore
+
+    held = await PinStore(url).load(pin)
+    return held.from_offset, held.to_offset
 
 
 async def _limited(

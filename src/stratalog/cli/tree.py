@@ -15,7 +15,7 @@ from stratalog.cli import output
 from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.manifest import Manifest, load_any_manifest
 from stratalog.objectlog.snapshot import Entry, Snapshot
 from stratalog.objectlog.tree import Tree
 from stratalog.store.protocol import Store
@@ -74,14 +74,14 @@ class Node:
 
 async def load_tree(store: Store, *, everything: bool = False) -> tuple[Manifest, Branch]:
     """The newest manifest and the tree below it."""
-    manifest, etag = await load_manifest(store)
+    manifest, etag = await load_any_manifest(store)
     tree = Tree(store, ByteCache[Snapshot](0))
     while True:
         try:
             return manifest, await _branch(tree, manifest.entries, everything)
         except NotFound as gone:
             known = etag
-            manifest, etag = await load_manifest(store)
+            manifest, etag = await load_any_manifest(store)
             if etag == known:
                 raise Corrupt(
                     f"{gone.path} is missing although the log links it", path=gone.path

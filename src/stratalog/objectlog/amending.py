@@ -26,15 +26,23 @@ Change = Callable[[Manifest], Manifest | None]
 Check = Callable[[], Awaitable[None]]
 """Raises if a change may not be put any more."""
 
+Load = Callable[[Store], Awaitable[tuple[Manifest, str]]]
+
 
 async def amend(
-    store: Store, change: Change, patience: Patience, check: Check | None = None
+    store: Store,
+    change: Change,
+    patience: Patience,
+    *,
+    check: Check | None = None,
+    load: Load = load_manifest,
 ) -> Manifest:
     """Put the changed manifest; gives the one that is stored when nothing is left to do.
 
-    ``check`` runs between each reading of the manifest and the put on top of it.
+    ``check`` runs between each reading of the manifest and the put on top of it. ``load`` decides
+    which manifests may be changed at all.
     """
-    manifest, etag = await load_manifest(store)
+    manifest, etag = await load(store)
     while True:
         changed = change(manifest)
         if changed is None:

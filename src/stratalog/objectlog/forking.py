@@ -1,6 +1,6 @@
 """Forks: a new log that begins as another one did, and shares its objects instead of copying them.
 
-    fork         in the fork's manifest: source, pin, at, state
+    fork         in the fork's manifest: source, pin, at, state, then for a log of wal3: held_by
     base         on its entries: the URL of the log that owns the object
 
 The shared objects stay the source's. What keeps them there is a pin in the source, without expiry.
@@ -16,11 +16,14 @@ cut short is completed by the next one. To give it up instead, its manifest is f
 no longer reaches into its source (it was collected beyond the point where it left) is put to
 ``detached`` after its pin is released. A fork of a fork has its pin in the fork, whose own pin
 stays as long as somebody holds something that is below it.
+
+A log of wal3 can be forked too. Its collector knows no pins, so there a cursor takes the place of
+the pin (``wal3_hold``): it holds back wal3's collection for as long as the fork needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -29,7 +32,8 @@ import msgspec
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.cache import ByteCache
-from stratalog.objectlog.fragment import Fragment, decode_fragment, encode_fragment
+from stratalog.objectlog.dividing import encode_part, part_of
+from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import (
     FIRST_SEQ_NO,
     MANIFEST_PATH,
@@ -46,8 +50,9 @@ from stratalog.objectlog.prefix import Prefix, prefix_of
 from stratalog.objectlog.seal import as_fields
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
 from stratalog.objectlog.stored_json import StoredObject
-from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.tree import Tree, Window
 from stratalog.objectlog.trimming import Unloaded
+from stratalog.objectlog.wal3_hold import hold_by_cursor, let_go_of_cursor
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import StoreLike, open_store
@@ -61,6 +66,7 @@ FORK_TIMEOUT_S = 60.0
 SNAPSHOT_CACHE_BYTES = 1 * MIB
 
 State = Literal["forking", "open", "aborted", "detached"]
+HeldBy = Literal["pin", "cursor"]
 
 
 class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,6 +78,7 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     pin: str
     at: Natural
     state: State
+    held_by: HeldBy = "pin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,12 @@ class Forked:
     first_offset: int
     at: int
     """The first offset of its own."""
+
+    held_by: HeldBy
+    """What keeps the shared objects in the source: a pin, or in a log of wal3 a cursor."""
+
+    hold: str
+    """Its name there."""
 
 
 def note_of(manifest: Manifest) -> ForkNote | None:
@@ -102,8 +115,9 @@ async def fork(
 ) -> Forked:
     """A new log at ``target`` with the records of ``source`` before offset ``at``, or all.
 
-    Both lie on one store; ``copy`` is for others. Again without harm: a fork that was cut short
-    is completed. ``Exists`` if another log is there.
+    Both lie on one store; ``copy_log`` is for others. Again without harm: a fork that was cut
+    short is completed. ``Exists`` if another log is there. A fork of a log that wal3 made holds
+    back wal3's collection, by a cursor; ``Conflict`` while that is under way.
     """
     if at is not None:
         check_offset(at)
@@ -124,7 +138,7 @@ async def abort_fork(target: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -
     note = _note(manifest)
     if note.state not in ("aborted", "detached"):
         raise Conflict("the fork is open already", path=MANIFEST_PATH, hint="Destroy it instead.")
-    await _release(store, note, runtime)
+    await release_source(store, note, runtime)
 
 
 async def detach_fork(store: Store, *, runtime: Runtime) -> bool:
@@ -138,7 +152,7 @@ async def detach_fork(store: Store, *, runtime: Runtime) -> bool:
         return False
     if any(pin.from_offset < note.at for pin in await PinStore(store, runtime=runtime).list_all()):
         return False
-    await _release(store, note, runtime)
+    await release_source(store, note, runtime)
 
     def detach(current: Manifest) -> Manifest | None:
         known = _note(current)
@@ -159,16 +173,23 @@ class _Forking:
         self._writer = writer
         self._runtime = runtime
         self._tree = Tree(self._target, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
-        self._first_seq_no: int | str = FIRST_SEQ_NO
+        self._first_seq_no = FIRST_SEQ_NO
         if self._source.url == self._target.url:
             raise Invalid("a log cannot be its own fork", hint="Choose another place.")
 
     async def run(self, at: int | None) -> Forked:
         note = await self._begun(at)
         if note.state == "forking":
-            note = await self._open(note, await self._pinned(note))
+            note = await self._open(note, await self._held(note))
         manifest, _ = await load_manifest(self._target)
-        return Forked(self._target.url, note.source, manifest.first_offset, note.at)
+        return Forked(
+            self._target.url,
+            note.source,
+            manifest.first_offset,
+            note.at,
+            note.held_by,
+            note.pin,
+        )
 
     async def _begun(self, at: int | None) -> ForkNote:
         """Step one, or the note of a run that has done it before."""
@@ -189,7 +210,6 @@ class _Forking:
 
     async def _begin(self, at: int | None) -> ForkNote:
         source, _ = await load_manifest(self._source)
-        source.check_writable()
         await self._check_same_store()
         limit = source.tail.offset if at is None else at
         if limit < source.first_offset:
@@ -200,11 +220,17 @@ class _Forking:
             raise Invalid(f"the log ends at {source.tail.offset}", actual=source.tail.offset)
         await probe(self._target, self._runtime)
         pin = f"fork_{self._runtime.new_id()}"
-        note = ForkNote(source=self._source.url, pin=pin, at=limit, state="forking")
+        note = ForkNote(
+            source=self._source.url,
+            pin=pin,
+            at=limit,
+            state="forking",
+            held_by="pin" if source.is_ours else "cursor",
+        )
         manifest = msgspec.structs.replace(
             Manifest.empty(self._writer, self._runtime.new_id()),
             initial_offset=LogPosition(limit, source.tail.timestamp_us),
-            initial_seq_no=source.next_seq_no,
+            initial_seq_no=source.next_seq_no if source.is_ours else FIRST_SEQ_NO,
             fork=as_fields(note),
         )
         try:
@@ -222,8 +248,16 @@ class _Forking:
                 hint="A fork shares objects. Use copy between stores.",
             ) from None
 
+    async def _held(self, note: ForkNote) -> Sequence[Entry]:
+        """Step two. Gives what may be shared, nothing if there is nothing before the point."""
+        if note.held_by == "cursor":
+            source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
+            window = Window(source.first_offset, note.at)
+            return [entry for entry in source.entries if window.overlaps(entry)]
+        pin = await self._pinned(note)
+        return () if pin is None else pin.entries
+
     async def _pinned(self, note: ForkNote) -> Pin | None:
-        """Step two. None if the source has nothing before the point."""
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
         while True:
             source, _ = await load_manifest(self._source)
@@ -237,9 +271,9 @@ class _Forking:
             except Trimmed:
                 continue
 
-    async def _open(self, note: ForkNote, pin: Pin | None) -> ForkNote:
+    async def _open(self, note: ForkNote, held: Sequence[Entry]) -> ForkNote:
         """Step three."""
-        entries = () if pin is None else await self._shared(pin, note)
+        entries = await self._shared(held, note) if held else ()
 
         def open_(manifest: Manifest) -> Manifest | None:
             if _note(manifest).state != "forking":
@@ -264,20 +298,18 @@ class _Forking:
             raise Conflict("the fork was given up meanwhile", path=MANIFEST_PATH)
         return found
 
-    async def _shared(self, pin: Pin, note: ForkNote) -> tuple[Entry, ...]:
+    async def _shared(self, held: Sequence[Entry], note: ForkNote) -> tuple[Entry, ...]:
         """The entries of the fork's root; what has to be made for them is stored."""
         names = UploadNames(self._runtime)
         nodes: dict[str, Snapshot] = {}
         prefix: Prefix | None = None
         while prefix is None:
             try:
-                prefix = prefix_of(
-                    pin.entries, note.at, note.source, nodes, names.snapshot, self._writer
-                )
+                prefix = prefix_of(held, note.at, note.source, nodes, names.snapshot, self._writer)
             except Unloaded as missing:
                 nodes[missing.pointer.path] = await self._tree.snapshot(missing.pointer)
         source, _ = await load_manifest(self._source)
-        self._first_seq_no = source.initial_seq_no or FIRST_SEQ_NO
+        self._first_seq_no = source.numbered_from
         for node in prefix.made:
             await put_once(self._target, partial(str, node.path), node.to_json(), self._patience())
         if prefix.last in prefix.entries:
@@ -287,18 +319,17 @@ class _Forking:
     async def _copied(self, last: Fragment, limit: int, names: UploadNames) -> Fragment:
         """The first records of a fragment that the point divides, as a fragment of our own."""
         blob = await self._tree.store_of(last).get(last.path)
-        batch = decode_fragment(blob.data, last).slice(0, limit - last.start.offset)
-        at_us, bodies = batch.column(1)[0].as_py(), batch.column(2).to_pylist()
-        encoded = encode_fragment(last.start.offset, at_us, bodies)
-        assert isinstance(last.seq_no, int), "we number our fragments"
+        encoded = encode_part(blob.data, last, last.start.offset, limit)
+        seq_no = last.seq_no if isinstance(last.seq_no, int) else self._first_seq_no
         path = await put_once(
-            self._target, partial(names.fragment, last.seq_no), encoded.data, self._patience()
+            self._target, partial(names.fragment, seq_no), encoded.data, self._patience()
         )
+        start, end = part_of(last, last.start.offset, limit)
         return Fragment(
             path=path,
-            seq_no=last.seq_no,
-            start=last.start,
-            limit=LogPosition(limit, last.limit.timestamp_us),
+            seq_no=seq_no,
+            start=start,
+            limit=end,
             num_bytes=len(encoded.data),
             setsum=encoded.setsum,
         )
@@ -307,8 +338,13 @@ class _Forking:
         return Patience(self._runtime, FORK_TIMEOUT_S)
 
 
-async def _release(store: Store, note: ForkNote, runtime: Runtime) -> None:
-    pins = PinStore(sibling(store, note.source), runtime=runtime)
+async def release_source(store: Store, note: ForkNote, runtime: Runtime) -> None:
+    """Release what holds the shared objects in the source of a fork. Again without harm."""
+    source = sibling(store, note.source)
+    if note.held_by == "cursor":
+        await let_go_of_cursor(source, note.pin, runtime)
+        return
+    pins = PinStore(source, runtime=runtime)
     try:
         pin = await pins.load(note.pin)
     except NotFound:

@@ -175,7 +175,7 @@ def _read(data: bytes, entry: Fragment) -> pa.Table:
     ask for more memory than the entry promises.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         count = file.metadata.num_rows
         table = file.read(use_threads=False) if count == entry.count else None
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -21,7 +21,7 @@ import msgspec
 
 from stratalog.errors import NotFound
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.manifest import FORMAT, Manifest, check_format
+from stratalog.objectlog.manifest import FORMAT, Manifest, refuse_newer_format
 from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
 from stratalog.objectlog.stored_json import StoredObject
@@ -167,9 +167,8 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def decode_garbage(data: bytes) -> Garbage:
-    garbage = Garbage.from_json(data, GARBAGE_PATH)
-    check_format(garbage.format)
-    return garbage
+    refuse_newer_format(data)
+    return Garbage.from_json(data, GARBAGE_PATH)
 
 
 async def load_garbage(store: Store) -> tuple[Garbage | None, str | None]:

@@ -4,7 +4,7 @@
     fields    setsum, collected, acc_bytes, writer, snapshots, fragments,
               then when set: initial_offset, initial_seq_no,
               then ours: format, write_id, linked, sweep_epoch, seal, predecessor,
-              fork
+              fork, copy
 
     setsum = Σ snapshots + Σ fragments + collected
 
@@ -12,7 +12,8 @@
 version, so that no two are byte-equal. ``linked`` has the highest linked sequence number of each
 of the last 64 incarnations, newest last: it settles what became of a write whose answer was lost.
 ``sweep_epoch`` is raised by the sweep; an upload may be linked only under the epoch in which it
-began. A log without ``write_id`` was made by wal3: it is read, never written.
+began. What ``seal``, ``predecessor``, ``fork`` and ``copy`` hold is told in ``seal``, ``forking``
+and ``copying``. A log without ``write_id`` was made by wal3: it is read, never written.
 Persisted: keep stable.
 """
 
@@ -38,6 +39,13 @@ FORMAT_MAJOR = 1
 LINKED_MAX = 64
 FIRST_SEQ_NO = 1
 
+UNFINISHED = {
+    "forking": "Fork it again to complete it, or give it up with `stratalog fork --abort`.",
+    "aborted": "This fork was given up. Destroy it, or choose another place.",
+    "copying": "Copy it again to complete it, or destroy it.",
+}
+"""What to do about a log that is not all there, by the state that its note has."""
+
 
 class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """One version of the root."""
@@ -59,6 +67,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     seal: dict[str, msgspec.Raw] | None = None
     predecessor: dict[str, msgspec.Raw] | None = None
     fork: dict[str, msgspec.Raw] | None = None
+    copy: dict[str, msgspec.Raw] | None = None
 
     @classmethod
     def empty(cls, writer: str, write_id: str, first_offset: int = FIRST_OFFSET) -> Manifest:
@@ -100,13 +109,22 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def next_seq_no(self) -> int:
-        """The sequence number of the next fragment."""
-        last = self.fragments[-1].seq_no if self.fragments else self.initial_seq_no
-        if last is None:
-            return FIRST_SEQ_NO
-        if isinstance(last, str):
+        """The sequence number of the next fragment.
+
+        A fork of a log that names its fragments by UUID counts from where it left that log.
+        """
+        last = self.fragments[-1].seq_no if self.fragments else None
+        if isinstance(last, int):
+            return last + 1
+        if not self.is_ours and isinstance(last or self.initial_seq_no, str):
             raise Invalid("this log names its fragments by UUID and can only be read")
-        return last + 1 if self.fragments else last
+        return self.numbered_from
+
+    @property
+    def numbered_from(self) -> int:
+        """The sequence number that the log began with, as far as it numbers its fragments."""
+        first = self.initial_seq_no
+        return first if isinstance(first, int) else FIRST_SEQ_NO
 
     @property
     def count(self) -> int:
@@ -133,18 +151,24 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         _check_sequence(self.fragments)
 
     def check_open(self, url: str) -> None:
-        """Refuse a fork that was begun and not completed: it may link nothing yet."""
-        state = bytes((self.fork or {}).get("state", b"")).strip(b'"').decode()
-        if state in ("forking", "aborted"):
-            raise Unavailable(
-                f"the fork at {url} is not complete: {state}",
-                path=MANIFEST_PATH,
-                hint="Fork it again to complete it, or give it up with `stratalog fork --abort`.",
-            )
+        """Refuse a fork or a copy that was begun and not completed: it may not have all yet."""
+        for what, note in (("fork", self.fork), ("copy", self.copy)):
+            state = bytes((note or {}).get("state", b"")).strip(b'"').decode()
+            if state in UNFINISHED:
+                raise Unavailable(
+                    f"the {what} at {url} is not complete: {state}",
+                    path=MANIFEST_PATH,
+                    hint=UNFINISHED[state],
+                )
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this library made the log. wal3 writes none of these fields."""
+        return not (self.write_id is None or self.format is None or self.linked is None)
 
     def check_writable(self) -> None:
         """Refuse to write to a log that another program made: it would drop our fields."""
-        if self.write_id is None or self.format is None or self.linked is None:
+        if not self.is_ours:
             raise Invalid(
                 "this log was made by another program and can only be read",
                 hint="Copy it into a log of your own to write to it.",
@@ -180,16 +204,21 @@ class _Versioned(msgspec.Struct):
     format: object = None
 
 
-def parse_manifest(data: bytes) -> Manifest:
-    """Decode a stored manifest whose sums and ranges may not hold.
-
-    A newer format is refused before it is misread.
-    """
+def refuse_newer_format(data: bytes) -> None:
+    """Look at the version of a stored object before anything else in it is believed."""
     try:
         version = msgspec.json.decode(data, type=_Versioned).format
     except (ValueError, RecursionError):
         version = None
     check_format(version)
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """Decode a stored manifest whose sums and ranges may not hold.
+
+    A newer format is refused before it is misread.
+    """
+    refuse_newer_format(data)
     return Manifest.from_json(data, MANIFEST_PATH)
 
 

@@ -20,6 +20,7 @@ NUMBERS: dict[str, tuple[type, ...]] = {
     "int | None": (int, type(None)),
 }
 LONGEST_S = 86_400.0
+SCRUB_PROCESSES_MAX = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +159,89 @@ class CollectorOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """How much a sweep holds in memory, and when it gives up."""
+
+    candidates_max: int = 100_000
+    """How many objects one round may find. If there are more, another round follows."""
+
+    timeout_s: float = 60.0
+    """How long to go on when the store does not answer; then `Unavailable` or `Unknown`. Another
+    sweep finds what this one left."""
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+        _require(self.candidates_max >= 1, "candidates_max is at least 1")
+        _require(self.timeout_s > 0, "timeout_s is positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScrubOptions:
+    """How a scrub reads, and how much of the machine it may use."""
+
+    processes: int | None = None
+    """How many processes hash beside this one. Hashing small records keeps a core to itself, so
+    threads would not help. 0 hashes in this process. By default one for each core if the log is
+    large and other processes can open its store by URL, else 0."""
+
+    bodies: bool = True
+    """Read and hash every record. Without it, fragments are only looked for and their size is
+    compared."""
+
+    fragments_max: int = 64
+    """How many fragments are being read or hashed at one time, in all processes."""
+
+    bytes_max: int = 64 * MIB
+    """How many bytes of fragments are being read or hashed at one time, as they are stored."""
+
+    damages_max: int = 100_000
+    """When so many damages were found, the scrub stops there. It can be resumed."""
+
+    timeout_s: float = 60.0
+    """How long to go on when the store does not answer; then `Unavailable`."""
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+        _require(type(self.bodies) is bool, f"bodies is True or False, not {self.bodies!r}")
+        _require(
+            self.processes is None or 0 <= self.processes <= SCRUB_PROCESSES_MAX,
+            f"processes is 0 to {SCRUB_PROCESSES_MAX}",
+        )
+        _require(self.fragments_max >= 1, "fragments_max is at least 1")
+        _require(self.bytes_max >= 1, "bytes_max is at least 1")
+        _require(self.damages_max >= 1, "damages_max is at least 1")
+        _require(self.timeout_s > 0, "timeout_s is positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyOptions:
+    """How much a copy has under way, and how long it holds its source."""
+
+    fragments_max: int = 16
+    """How many fragments may be read or stored but not yet linked at one time."""
+
+    bytes_max: int = 64 * MIB
+    """How many bytes of fragments, as they are stored. One fragment may be larger."""
+
+    pin_expiry_s: float = 86_400.0
+    """When a collection of the source may release the copy's pin there, should the copy die. It is
+    renewed as long as the copy goes on."""
+
+    timeout_s: float = 60.0
+    """How long to go on when a store does not answer; then `Unavailable` or `Unknown`. The same
+    copy, called again, goes on where this one stopped."""
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+        _require(self.fragments_max >= 1, "fragments_max is at least 1")
+        _require(self.bytes_max >= 1, "bytes_max is at least 1")
+        _require(
+            0 < self.pin_expiry_s <= 365 * LONGEST_S, "pin_expiry_s is positive, at most a year"
+        )
+        _require(self.timeout_s > 0, "timeout_s is positive")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """Where a scan ends. The first fragment is always given, so that a reader makes progress."""
 
@@ -178,7 +262,15 @@ class Limits:
 
 
 def _require_numbers(
-    options: WriterOptions | ReaderOptions | CollectorOptions | Limits,
+    options: (
+        WriterOptions
+        | ReaderOptions
+        | CollectorOptions
+        | SweepOptions
+        | ScrubOptions
+        | CopyOptions
+        | Limits
+    ),
 ) -> None:
     """Refuse text and the like where a number belongs, before it is compared with one."""
     for field in fields(options):

@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     FRAGMENT = "fragment"
     SNAPSHOT = "snapshot"
     CURSOR = "cursor"
+    PIN = "pin"
     STAGE = "stage"
     TRIAL = "trial"
 
@@ -47,6 +48,7 @@ _NAMES = re.compile(
         (?:\.(?P<roller>{_INCARNATION})-[1-9][0-9]*)?
     | stage/(?P<stage>{_INCARNATION})\.json
     | cursor/(?P<cursor>[A-Za-z0-9_]+)\.json
+    | pin/(?P<pin>[A-Za-z0-9_]+)\.json
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
     | (?P<trial>probe/[0-9a-f]+ | doctor/[0-9a-f]+/.+)    # left by one that was killed

@@ -33,8 +33,8 @@ from stratalog.objectlog.manifest import (
     FORMAT,
     MANIFEST_PATH,
     Manifest,
-    check_format,
     load_manifest,
+    refuse_newer_format,
 )
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural, check_offset
@@ -365,9 +365,8 @@ def pin_path(name: str) -> str:
 
 
 def decode_pin(data: bytes, path: str) -> StoredPin:
-    pin = StoredPin.from_json(data, path)
-    check_format(pin.format)
-    return pin
+    refuse_newer_format(data)
+    return StoredPin.from_json(data, path)
 
 
 async def read_pin(store: Store, path: str) -> tuple[StoredPin, str]:

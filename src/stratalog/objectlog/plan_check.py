@@ -74,15 +74,15 @@ def _check_cut(plan: Garbage, manifest: Manifest, after: Sequence[Entry]) -> Non
     )
     first = next(iter(after), None)
     _require(first is None or first.start.offset == cut, "what stays begins elsewhere")
-    if isinstance(first, Fragment):
+    if isinstance(first, Fragment) and isinstance(first.seq_no, int):
         _require(first.seq_no == plan.first_seq_no_to_keep, "its first number to keep is another")
 
 
-def _leaves(entries: Sequence[Entry], below: Mapping[str, Sequence[Entry]]) -> list[Entry]:
-    """The entries, with every known node replaced by its children."""
+def _leaves(entries: Sequence[Entry], below: dict[str, tuple[Entry, ...]]) -> list[Entry]:
+    """The entries, with every known node replaced by its children, once."""
     found: list[Entry] = []
     for entry in entries:
-        children = below.get(entry.path)
+        children = below.pop(entry.path, None)
         found += [entry] if children is None else _leaves(children, below)
     return found
 

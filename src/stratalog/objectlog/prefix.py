@@ -63,7 +63,7 @@ def prefix_of(
 
 def _children(pointer: SnapshotPointer, nodes: Mapping[str, Snapshot]) -> Sequence[Entry]:
     node = nodes.get(pointer.path)
-    if node is None:
+    if node is None or not node.fits(pointer):
         raise Unloaded(pointer)
     return node.entries
 

@@ -35,6 +35,7 @@ from stratalog.objectlog.stats import ReaderCounters, summarise
 from stratalog.objectlog.tree import Tree, Window, key_of, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
+from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 
@@ -61,6 +62,7 @@ class LogReader:
         etag: str,
         options: ReaderOptions,
         runtime: Runtime,
+        usage: Usage,
         load: Callable[[Store], Awaitable[tuple[Manifest, str]]] = load_manifest,
     ) -> None:
         self._store = store
@@ -70,6 +72,9 @@ class LogReader:
         self._options = options
         self._runtime = runtime
         self._counters = ReaderCounters()
+        self._usage = usage
+        self._loop = asyncio.get_running_loop()
+        self._opened_s = self._loop.time()
         self._batches: ByteCache[pa.RecordBatch] = ByteCache(options.cache_bytes // 2)
         self._snapshots: ByteCache[Snapshot] = ByteCache(options.cache_bytes // 2)
         self._tree = Tree(store, self._snapshots, self._counters.snapshots)
@@ -91,10 +96,11 @@ class LogReader:
         """
 
         async def start() -> LogReader:
-            store = PatientStore(open_store(url), runtime, options.timeout_s)
+            counted = CountedStore(open_store(url))
+            store = PatientStore(counted, runtime, options.timeout_s)
             load = load_manifest if pin is None else partial(load_pinned, name=pin)
             manifest, etag = await load(store)
-            return cls(store, manifest, etag, options, runtime, load)
+            return cls(store, manifest, etag, options, runtime, counted.usage, load)
 
         return Opening(start)
 
@@ -118,10 +124,10 @@ class LogReader:
 
     @property
     def stats(self) -> Mapping[str, int | Timing]:
-        """Counters and latencies since the reader was opened."""
+        """Counters and latencies since the reader was opened, and its requests by class."""
         self._counters.cache_hits = self._batches.hits + self._snapshots.hits
         self._counters.cache_misses = self._batches.misses + self._snapshots.misses
-        return summarise(self._counters)
+        return summarise(self._counters, self._usage, self._loop.time() - self._opened_s)
 
     async def refresh(self) -> Manifest:
         """Load the newest manifest."""

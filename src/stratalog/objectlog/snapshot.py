@@ -96,6 +96,18 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             fragments=tuple(in_base(child, base) for child in self.fragments),
         )
 
+    def fits(self, pointer: SnapshotPointer) -> bool:
+        """Whether a node that was checked for one pointer is also what another one promises.
+
+        Nodes of wal3 that share a name are led to by pointers of several depths.
+        """
+        return (
+            self.depth <= pointer.depth
+            and self.setsum == pointer.setsum
+            and self.entries[0].start.offset == pointer.start.offset
+            and self.entries[-1].limit.offset == pointer.limit.offset
+        )
+
     def check(self, pointer: SnapshotPointer) -> None:
         """Refuse a node that is not what its pointer promises."""
         path, children = pointer.path, self.entries

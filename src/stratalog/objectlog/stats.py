@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stratalog.meter import Meter, Timing
+from stratalog.store.counted import Usage
 
 
 @dataclass(slots=True)
@@ -40,10 +41,13 @@ class ReaderCounters:
     snapshots: Meter = field(default_factory=Meter)
 
 
-def summarise(counters: WriterCounters | ReaderCounters) -> Mapping[str, int | Timing]:
-    """All counters by name, as they are now."""
-    values: dict[str, int | Timing] = {}
-    for name in counters.__slots__:
-        value = getattr(counters, name)
-        values[name] = value.timing() if isinstance(value, Meter) else value
+def summarise(
+    counters: WriterCounters | ReaderCounters, usage: Usage, elapsed_s: float
+) -> Mapping[str, int | Timing]:
+    """All counters by name, as they are now, with what a provider would charge for."""
+    values: dict[str, int | Timing] = {"elapsed_us": int(elapsed_s * 1e6)}
+    for group in (counters, usage):
+        for name in group.__slots__:
+            value = getattr(group, name)
+            values[name] = value.timing() if isinstance(value, Meter) else value
     return values

@@ -139,7 +139,10 @@ def _decode_value(kind: object, raw: msgspec.Raw) -> object:
 
 
 def _has_unknown(value: object) -> bool:
-    return getattr(value, "unknown", None) is not None
+    """Whether a part, or a part of it, came with fields we do not know."""
+    if not isinstance(value, StoredObject):
+        return False
+    return value.unknown is not None or any(map(_has_unknown, value.entries))
 
 
 def _with_unknown(value: msgspec.Struct) -> dict[str, object]:

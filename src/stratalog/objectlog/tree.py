@@ -83,7 +83,7 @@ class Tree:
         Its children carry the base that they inherit.
         """
         known = self._cache.get(key_of(pointer))
-        if known is not None:
+        if known is not None and known.fits(pointer):
             return known
         loop = asyncio.get_running_loop()
         started_s = loop.time()
@@ -133,7 +133,7 @@ class Tree:
                         snapshot = await self.snapshot(entry)
                     else:
                         self._read_ahead(loads, (entry, *queue), ahead)
-                        snapshot = await loads.pop(entry.path)
+                        snapshot = await loads.pop(key_of(entry))
                 except NotFound:
                     if on_missing is None:
                         raise
@@ -153,5 +153,5 @@ class Tree:
                 return
             if isinstance(entry, SnapshotPointer):
                 ahead -= 1
-                if entry.path not in loads:
-                    loads[entry.path] = asyncio.ensure_future(self.snapshot(entry))
+                if key_of(entry) not in loads:
+                    loads[key_of(entry)] = asyncio.ensure_future(self.snapshot(entry))

@@ -74,7 +74,8 @@ def trim(
     first = work.first_fragment(kept)
     position = manifest.tail if first is None else first.start
     seq_no = manifest.next_seq_no if first is None else first.seq_no
-    assert isinstance(seq_no, int), "we number our fragments"
+    if isinstance(seq_no, str):  # of a log that this one was forked from
+        seq_no = manifest.numbered_from
     return Trim(
         dropped=tuple(work.dropped),
         replaced=tuple(work.replaced),
@@ -134,7 +135,7 @@ class _Trimming:
 
     def _children(self, pointer: SnapshotPointer) -> tuple[Entry, ...]:
         node = self.nodes.get(pointer.path)
-        if node is None:
+        if node is None or not node.fits(pointer):
             raise Unloaded(pointer)
         return node.entries
 

@@ -30,8 +30,8 @@ from stratalog.objectlog.sender import Sender
 from stratalog.objectlog.stats import WriterCounters, summarise
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
+from stratalog.store.counted import CountedStore
 from stratalog.store.patient import PatientStore
-from stratalog.store.protocol import Store
 
 Body = bytes | bytearray | memoryview
 
@@ -43,7 +43,7 @@ class LogWriter:
 
     def __init__(
         self,
-        store: Store,
+        store: CountedStore,
         manifest: Manifest,
         etag: str,
         writer: str,
@@ -51,6 +51,8 @@ class LogWriter:
         runtime: Runtime,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._opened_s = self._loop.time()
+        self._usage = store.usage
         self._options = options
         self._record_bytes_max = options.record_bytes_max
         self._counters = WriterCounters()
@@ -86,7 +88,7 @@ class LogWriter:
         """
 
         async def start() -> LogWriter:
-            store = open_store(url)
+            store = CountedStore(open_store(url))
             label = writer_label(writer)
             patient = PatientStore(store, runtime, options.timeout_s)
             if create:
@@ -210,8 +212,8 @@ class LogWriter:
 
     @property
     def stats(self) -> Mapping[str, int | Timing]:
-        """Counters and latencies since the writer was opened."""
-        return summarise(self._counters)
+        """Counters and latencies since the writer was opened, and its requests by class."""
+        return summarise(self._counters, self._usage, self._loop.time() - self._opened_s)
 
     def _enqueue(
         self,

@@ -1,6 +1,7 @@
 """What a store was asked for and how long it took: requests, bytes and latencies by operation.
 
-Measuring costs a few additions for each request.
+Measuring costs a few additions for each request. ``counted`` has what a bill is made of, without
+the clock.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from stratalog.meter import Meter, Timing
+from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.protocol import Blob, Head, Listed, Store
 
 T = TypeVar("T")
@@ -28,9 +30,13 @@ OPERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """A snapshot. A listing counts as one request, and its rows as nothing."""
+    """A snapshot. Among the operations a listing counts as one, however long it is.
+
+    ``usage`` has the requests by class, as a provider counts them.
+    """
 
     operations: dict[str, Timing] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def requests(self) -> int:
@@ -49,7 +55,7 @@ class MeteredStore:
     """The same store, with ``stats()``."""
 
     def __init__(self, store: Store) -> None:
-        self.inner = store
+        self.inner = CountedStore(store)
         self._meters = {name: Meter() for name in OPERATIONS}
 
     @property
@@ -57,7 +63,8 @@ class MeteredStore:
         return self.inner.url
 
     def stats(self) -> StoreStats:
-        return StoreStats({name: meter.timing() for name, meter in self._meters.items()})
+        operations = {name: meter.timing() for name, meter in self._meters.items()}
+        return StoreStats(operations, self.inner.usage.copy())
 
     async def get(self, path: str) -> Blob:
         return await self._timed("get", self.inner.get(path), lambda blob: len(blob.data))

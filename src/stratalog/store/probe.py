@@ -27,6 +27,7 @@ from stratalog.errors import (
 )
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Patience
+from stratalog.store.counted import CountedStore
 from stratalog.store.metered import MeteredStore
 from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
@@ -112,6 +113,6 @@ def _broken(store: Store, promise: str) -> Invalid:
 
 def _whole(store: Store) -> Store:
     """A promise is the bucket's, not that of one prefix in it."""
-    while isinstance(store, PrefixedStore | MeteredStore | PatientStore):
+    while isinstance(store, PrefixedStore | MeteredStore | CountedStore | PatientStore):
         store = store.inner
     return store

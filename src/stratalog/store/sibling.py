@@ -6,6 +6,7 @@ stored with it, so the other place is opened through the client that is open alr
 
 from __future__ import annotations
 
+from stratalog.store.counted import CountedStore
 from stratalog.store.locate import open_store
 from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
@@ -14,7 +15,7 @@ from stratalog.store.protocol import Store
 
 def sibling(store: Store, url: str) -> Store:
     """The store at ``url``, through the client of ``store`` if that leads there."""
-    if isinstance(store, PatientStore):
+    if isinstance(store, PatientStore | CountedStore):
         return store.around(sibling(store.inner, url))
     if isinstance(store, PrefixedStore):
         top = store.inner.url.rstrip("/") + "/"

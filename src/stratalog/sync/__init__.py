@@ -10,7 +10,8 @@
 
 The classes are derived from the async ones, method by method, and mean the same. They run on one
 event loop in a thread of its own, which all of them share; any number of threads may use one
-object. ``submit`` gives a ``concurrent.futures.Future``; async iterators become plain ones.
+object. ``submit`` gives a ``concurrent.futures.Future``; async iterators become plain ones; a
+function that is handed over (``on_progress``) is called in the loop's thread.
 
 After a fork the child opens its own objects. A ``LogReader`` and a ``CursorStore`` that were
 opened by URL or path can also be pickled: they are opened again where they are unpickled.
@@ -21,7 +22,15 @@ from __future__ import annotations
 from typing import Any
 
 from stratalog import objectlog as aio
+from stratalog.errors import Invalid
+from stratalog.objectlog import Collected, CollectorOptions
+from stratalog.objectlog.collector import DEFAULT_OPTIONS
+from stratalog.objectlog.destroy import destroy as aio_destroy
 from stratalog.objectlog.pickling import sendable
+from stratalog.objectlog.removal import OnProgress
+from stratalog.objectlog.repair import repair as aio_repair
+from stratalog.objectlog.scrub import scrub as aio_scrub
+from stratalog.objectlog.sweep import sweep as aio_sweep
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
 from stratalog.sync.derived import (
@@ -30,6 +39,7 @@ from stratalog.sync.derived import (
     blocking,
     blocking_as,
     blocking_function,
+    calling,
     iterating,
     opening,
     passing,
@@ -39,6 +49,10 @@ from stratalog.sync.derived import (
 RECORDS_AT_ONCE = 1024
 
 create_log = blocking_function(aio.create_log)
+sweep = blocking_function(aio_sweep)
+scrub = blocking_function(aio_scrub)
+repair = blocking_function(aio_repair)
+destroy = blocking_function(aio_destroy)
 
 
 class LogWriter(OpenedTwin[aio.LogWriter]):
@@ -52,6 +66,7 @@ class LogWriter(OpenedTwin[aio.LogWriter]):
     drain = blocking(aio.LogWriter.drain)
     flush = blocking(aio.LogWriter.flush)
     close = blocking(aio.LogWriter.close)
+    amend = blocking(aio.LogWriter.amend)
 
     manifest = passing(aio.LogWriter.manifest)
     tail = passing(aio.LogWriter.tail)
@@ -88,6 +103,7 @@ class Cursor(Twin[aio.Cursor]):
 
     move = blocking_as(lambda moved: Cursor._around(moved), aio.Cursor.move)
     delete = blocking(aio.Cursor.delete)
+    holds = calling(aio.Cursor.holds)
 
     name = passing(aio.Cursor.name)
     position = passing(aio.Cursor.position)
@@ -119,8 +135,76 @@ class CursorStore(Twin[aio.CursorStore]):
         return CursorStore._around, (self._aio,)
 
 
+class Collector(Twin[aio.Collector]):
+    """Collects one log. ``through`` is a live writer of this process that is to publish."""
+
+    def __init__(
+        self,
+        url: StoreLike,
+        *,
+        writer: str | None = None,
+        through: LogWriter | None = None,
+        options: CollectorOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> None:
+        inner = _behind(through)
+        twin = self._around(
+            aio.Collector(url, writer=writer, through=inner, options=options, runtime=runtime)
+        )
+        self._aio, self._thread = twin._aio, twin._thread
+
+    plan = blocking(aio.Collector.plan)
+    preview = blocking(aio.Collector.preview)
+    compute = blocking(aio.Collector.compute)
+    publish = blocking(aio.Collector.publish)
+    delete = blocking(aio.Collector.delete)
+    cancel = blocking(aio.Collector.cancel)
+    clear_pins = blocking(aio.Collector.clear_pins)
+    collect = blocking(aio.Collector.collect)
+
+
+def collect(
+    url: StoreLike,
+    *,
+    cut_off: int | None = None,
+    through: LogWriter | None = None,
+    on_progress: OnProgress | None = None,
+    options: CollectorOptions = DEFAULT_OPTIONS,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Collected:
+    """Give back the space before the lowest cursor, or before ``cut_off`` if that is lower."""
+    collector = Collector(url, through=through, options=options, runtime=runtime)
+    return collector.collect(cut_off, on_progress)
+
+
+def _behind(through: LogWriter | None) -> aio.LogWriter | None:
+    """The async writer behind a blocking one: it lives in the loop where the collector runs."""
+    given: object = through
+    if given is not None and not isinstance(given, LogWriter):
+        raise Invalid(
+            f"through is a writer of stratalog.sync, not a {type(given).__name__}",
+            hint="Open it with stratalog.sync.LogWriter.open.",
+        )
+    if through is None:
+        return None
+    through._thread.check()
+    return through._aio
+
+
 def _open_again(cls: type[LogReader], arguments: dict[str, Any]) -> LogReader:
     return cls.open(**arguments)
 
 
-__all__ = ["Cursor", "CursorStore", "LogReader", "LogWriter", "create_log"]
+__all__ = [
+    "Collector",
+    "Cursor",
+    "CursorStore",
+    "LogReader",
+    "LogWriter",
+    "collect",
+    "create_log",
+    "destroy",
+    "repair",
+    "scrub",
+    "sweep",
+]

@@ -7,6 +7,7 @@ are carried over for the type checker and for ``help``, so a twin cannot drift f
     submit = submitting(aio.LogWriter.submit)     a future: a ``concurrent.futures.Future``
     batches = iterating(aio.LogReader.batches)    an async iterator: an iterator
     manifest = passing(aio.LogWriter.manifest)    a property: the same
+    holds = calling(aio.Cursor.holds)             a plain method: the same
     open = opening(aio.LogReader.open)            ``open``: gives the twin
 """
 
@@ -129,6 +130,17 @@ def iterating(
         return Pull(self._thread, method(self._aio, *args, **kwargs), at_once)
 
     return _described(call, method, Pull[_item(method)])  # type: ignore[misc]
+
+
+def calling(
+    method: Callable[Concatenate[A, P], T],
+) -> Callable[Concatenate[Twin[A], P], T]:
+    """The same plain method, called without a hop to the loop's thread."""
+
+    def call(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._aio, *args, **kwargs)
+
+    return _described(call, method)
 
 
 class passing(Generic[A, T]):  # noqa: N801 - reads as the functions beside it

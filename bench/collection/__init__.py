@@ -1,0 +1,1 @@
+"""Collection and scrubbing: what they cost, and what they cost those who append meanwhile."""

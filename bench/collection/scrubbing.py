@@ -1,0 +1,127 @@
+"""Scrubbing a directory against nothing but the hash, on as many cores.
+
+The unavoidable work is to hash every record once. A record below 2 KiB keeps Python's interpreter
+lock while it is hashed, so both sides use processes: the baseline's are there already and have
+their records in memory, while a scrub starts its own, reads, decompresses, walks the tree and
+compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import struct
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from hashlib import sha3_256
+
+from bench.object_log.bulk import load
+from bench.object_log.workload import label, make_batches, size_of, timed
+from bench.places import DirectoryPlace
+from bench.results import Figure
+from bench.session import Session
+from stratalog import LogWriter
+from stratalog.objectlog.options import KIB, ScrubOptions
+from stratalog.objectlog.scrub import scrub
+
+TARGET = 0.8
+SHARES_PER_PROCESS = 4
+
+_header = struct.Struct(">QQ")
+_items: list[bytes] = []
+
+
+async def scrubbing(session: Session) -> None:
+    for place in session.places:
+        if isinstance(place, DirectoryPlace):
+            await _start_up(session, place)
+            for record_bytes in (1 * KIB, 8 * KIB):
+                await _compare(session, place, record_bytes)
+
+
+async def _start_up(session: Session, place: DirectoryPlace) -> None:
+    """What every scrub takes before it examines anything: its part in the figures below."""
+    url = place.new()
+    async with LogWriter.open(url, create=True) as log:
+        await log.append(b"one")
+    processes = _cores()
+    took_s = await timed(scrub(url, options=ScrubOptions(processes=processes)))
+    session.record(
+        Figure(
+            question="scrub",
+            name=f"scrub of one record, {processes} processes",
+            place=place.name,
+            unit="s",
+            value=took_s,
+        )
+    )
+    place.drop(url)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -> None:
+    processes = _cores()
+    fragments = session.amount(64, 4)
+    batches = make_batches(fragments, record_bytes)
+    rounds = session.amount(2, 1) * SHARES_PER_PROCESS * processes
+    megabytes = rounds * size_of(batches) / 1e6
+    url = place.new()
+    async with LogWriter.open(url, create=True) as log:
+        await load(log, batches * rounds)
+        records = log.tail - 1
+
+    async def scrubbed() -> float:
+        started_s = time.perf_counter()
+        report = await scrub(url, options=ScrubOptions(processes=processes))
+        took_s = time.perf_counter() - started_s
+        assert report.clean, "nothing is damaged"
+        assert report.records == records, "all of it was examined"
+        return megabytes / took_s
+
+    with _hashing(processes, fragments, record_bytes) as pool:
+
+        async def hashed() -> float:
+            loop = asyncio.get_running_loop()
+            started_s = time.perf_counter()
+            await asyncio.gather(*(loop.run_in_executor(pool, _hash) for _ in range(rounds)))
+            return megabytes / (time.perf_counter() - started_s)
+
+        await session.compare(
+            question="scrub",
+            name=f"scrub, {label(record_bytes)} records, {processes} processes",
+            place=place.name,
+            against=f"hashing, {processes} processes",
+            unit="MB/s",
+            bound="at least",
+            target=TARGET,
+            baseline=hashed,
+            ours=scrubbed,
+        )
+    place.drop(url)
+
+
+@contextmanager
+def _hashing(processes: int, fragments: int, record_bytes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that hold the records."""
+    context = multiprocessing.get_context("spawn")
+    arguments = (fragments, record_bytes)
+    with ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_hold_items, initargs=arguments
+    ) as pool:
+        yield pool
+
+
+def _hold_items(fragments: int, record_bytes: int) -> None:
+    batches = make_batches(fragments, record_bytes)
+    _items.extend(_header.pack(7, 7) + body for batch in batches for body in batch)
+
+
+def _hash() -> None:
+    for item in _items:
+        sha3_256(item).digest()

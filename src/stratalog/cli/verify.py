@@ -1,0 +1,103 @@
+"""`verify`: that a log is what it promises to be, shown from its stored bytes alone."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import typer
+
+from stratalog.cli import exits, output
+from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.errors import Corrupt
+from stratalog.store.redaction import redact
+
+if TYPE_CHECKING:
+    from stratalog.objectlog.verification import VerifyReport
+
+FINDINGS_SHOWN_MAX = 20
+
+
+def verify(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show that a log keeps its promises: structure, sums, continuity.
+
+    Reads and hashes everything once, and changes nothing. Records of a soak are
+    also checked by what they say about themselves. The exit code is 13 if
+    something does not hold; `stratalog scrub` tells more about damage.
+
+    Examples:
+      stratalog verify orders-log
+      stratalog verify s3://bucket/logs/orders --json | jq .checks
+    """
+
+    async def work() -> VerifyReport:
+        from stratalog.objectlog.verification import verify as examine
+
+        with ExitStack() as stack:
+            progress = _Progress(stack, shown=not as_json)
+            return await examine(url, on_progress=progress)
+
+    report = run(work(), verbose=verbose)
+    if as_json:
+        output.write_json({**report.to_dict(), "url": redact(report.url)})
+    else:
+        _draw(report)
+    if not report.proven:
+        raise typer.Exit(exits.exit_code(Corrupt("")))
+
+
+class _Progress:
+    """A bar that appears once it is known how long it will be."""
+
+    def __init__(self, stack: ExitStack, *, shown: bool) -> None:
+        self._stack = stack
+        self._shown = shown
+        self._advance: output.Advance | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._advance is None:
+            bar = output.progress("verifying", total, unit="records", shown=self._shown)
+            self._advance = self._stack.enter_context(bar)
+        self._advance(done)
+
+
+def _draw(report: VerifyReport) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    output.say(redact(report.url))
+    checks = Table(title="Promises", title_justify="left")
+    for title in ("promise", "status", "evidence"):
+        checks.add_column(title)
+    for check in report.checks:
+        status = Text("held", "green") if check.held else Text("broken", "bold red")
+        checks.add_row(check.name, status, check.evidence)
+    output.draw(checks)
+    found = [
+        *((each.kind.value, each.path, each.start, each.kind.meaning) for each in report.damages),
+        *(
+            (
+                each.kind,
+                f"run {each.run}, writer {each.writer}, {each.count} from number {each.first}",
+                each.offset,
+                each.detail or each.meaning,
+            )
+            for each in report.oddities
+        ),
+    ]
+    if found:
+        findings = Table(title="Findings", title_justify="left")
+        findings.add_column("kind", no_wrap=True)
+        findings.add_column("offset", justify="right")
+        findings.add_column("where and what it means", overflow="fold")
+        for kind, where, offset, meaning in found[:FINDINGS_SHOWN_MAX]:
+            place = "-" if offset is None else f"{offset:,}"
+            findings.add_row(Text(kind, "bold red"), place, f"{where}\n{redact(meaning)}")
+        output.draw(findings)
+    if report.proven:
+        output.say(
+            f"verified: {output.count(report.records, 'record')} in "
+            f"{output.count(report.fragments, 'fragment')} ({output.size(report.num_bytes)})"
+        )
+    else:
+        output.say(f"{output.count(len(found), 'finding')}; `stratalog scrub` tells what to do")

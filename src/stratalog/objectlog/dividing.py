@@ -1,0 +1,45 @@
+"""Some records of a fragment as a fragment of their own: what a fork or a copy divides.
+
+Everything else is shared or copied byte for byte. These rows are encoded anew, with the offsets and
+the time that they have, so what is hashed for each of them stays the same, and the new sum is
+compared with the sum of the rows that it was made from.
+"""
+
+from __future__ import annotations
+
+from stratalog.errors import Invalid
+from stratalog.objectlog.fragment import (
+    EncodedFragment,
+    Fragment,
+    body_views,
+    decode_fragment,
+    encode_fragment,
+)
+from stratalog.objectlog.position import LogPosition
+from stratalog.setsum import sum_of_records
+
+
+def encode_part(data: bytes, entry: Fragment, from_offset: int, to_offset: int) -> EncodedFragment:
+    """The records of a stored fragment from one offset up to, not including, another one."""
+    rows = decode_fragment(data, entry).slice(
+        from_offset - entry.start.offset, to_offset - from_offset
+    )
+    offsets, times_us, bodies = rows.columns
+    encoded = encode_fragment(from_offset, times_us[0].as_py(), bodies.to_pylist())
+    if encoded.setsum != sum_of_records(
+        offsets.to_numpy(), times_us.to_numpy(), body_views(bodies)
+    ):
+        raise Invalid(
+            f"{entry.path} holds records of several times and cannot be divided",
+            hint=f"Choose offset {entry.start.offset} or {entry.limit.offset} instead.",
+            path=entry.path,
+        )
+    return encoded
+
+
+def part_of(entry: Fragment, from_offset: int, to_offset: int) -> tuple[LogPosition, LogPosition]:
+    """Where such a part begins and ends: its entry keeps the times of the whole."""
+    return (
+        LogPosition(from_offset, entry.start.timestamp_us),
+        LogPosition(to_offset, entry.limit.timestamp_us),
+    )

@@ -1,0 +1,108 @@
+"""Reading what may be damaged: every answer of the store is a result, and none ends the scrub.
+
+A batch of fragments is read in parallel and examined in log order, by this process or by one that
+was started for it (``scrub_worker``). What comes back is small: damages, counts, and the entries
+whose object the store did not give, for the caller to look at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stratalog.errors import Denied, Invalid, NotFound, StratalogError, Unavailable
+from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.damage import Damage
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.fragment_check import examine_fragment, examine_size
+from stratalog.objectlog.options import KIB
+from stratalog.objectlog.snapshot import Entry
+from stratalog.objectlog.tree import Tree
+from stratalog.runtime import Runtime
+from stratalog.store.protocol import Store, check_path
+
+EXAMINE_INLINE_BYTES_MAX = 32 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What became of a batch: damages, bytes read, and which of its entries were not read."""
+
+    damages: tuple[Damage, ...] = ()
+    num_bytes: int = 0
+    unread: tuple[tuple[int, StratalogError], ...] = ()
+
+
+class Examiner(Protocol):
+    """Whoever reads and examines batches of fragments, several at a time."""
+
+    batch_fragments: int
+    """How many fragments a batch should have at most."""
+
+    batches: int
+    """How many batches should be under way."""
+
+    async def examine(self, batch: Sequence[Fragment]) -> Examined: ...
+
+    async def close(self) -> None: ...
+
+
+def tree_of(store: Store) -> Tree:
+    """What knows where an entry's object is. Nothing is kept: a scrub reads everything once."""
+    return Tree(store, ByteCache(0))
+
+
+async def read_object(tree: Tree, entry: Entry) -> bytes | StratalogError:
+    """The bytes of the object behind an entry, or why there are none."""
+    try:
+        return (await tree.store_of(entry).get(check_path(entry.path))).data
+    except (NotFound, Denied, Unavailable, Invalid) as error:
+        return error
+
+
+async def read_size(tree: Tree, entry: Entry) -> int | StratalogError:
+    """The size of the object behind an entry, or why there is none."""
+    try:
+        return (await tree.store_of(entry).head(check_path(entry.path))).size
+    except (NotFound, Denied, Unavailable, Invalid) as error:
+        return error
+
+
+def examine_read(entry: Fragment, found: bytes | int) -> tuple[Damage, ...]:
+    """All that is wrong with what was read: the bytes, or only their number."""
+    if isinstance(found, int):
+        return tuple(examine_size(found, entry))
+    return tuple(examine_fragment(found, entry))
+
+
+class LocalExaminer:
+    """Examines in this process, each fragment on a thread of its own if it is large."""
+
+    def __init__(self, store: Store, bodies: bool, fragments_max: int, runtime: Runtime) -> None:
+        self._tree = tree_of(store)
+        self._read = read_object if bodies else read_size
+        self._runtime = runtime
+        self.batch_fragments = 1
+        self.batches = fragments_max
+
+    async def examine(self, batch: Sequence[Fragment]) -> Examined:
+        damages: list[Damage] = []
+        unread: list[tuple[int, StratalogError]] = []
+        size = 0
+        for index, entry in enumerate(batch):
+            found = await self._read(self._tree, entry)
+            if isinstance(found, StratalogError):
+                unread.append((index, found))
+                continue
+            size += found if isinstance(found, int) else len(found)
+            damages += await self._examine(entry, found)
+        return Examined(tuple(damages), size, tuple(unread))
+
+    async def _examine(self, entry: Fragment, found: bytes | int) -> tuple[Damage, ...]:
+        if isinstance(found, int) or len(found) <= EXAMINE_INLINE_BYTES_MAX:
+            return examine_read(entry, found)
+        return await self._runtime.compute(lambda: examine_read(entry, found))
+
+    async def close(self) -> None:
+        """Nothing is kept open."""

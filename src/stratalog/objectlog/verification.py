@@ -1,0 +1,406 @@
+"""Verify: that a log is what it promises to be, shown from its stored bytes alone.
+
+    structure           manifest, snapshots and fragments are there, readable, and fit together
+    sums                every record is hashed; fragments, snapshots and manifest add up to it
+    continuity          offsets without a gap, times that never go back, fragments numbered in turn
+    self-description    records that say who wrote them as which one (``self_describing``) are
+                        there once, in order, and none is missing
+
+The first three are what a scrub examines. The fourth is looked at in the same pass, and what the
+hashed rows add up to is compared with the manifest once more as a whole. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.objectlog.damage import Damage, DamageKind
+from stratalog.objectlog.fragment import Fragment, decode_fragment
+from stratalog.objectlog.fragment_check import examine_fragment
+from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.numbering import Broken, Numbers, Stretch, stretches_of
+from stratalog.objectlog.options import KIB, ScrubOptions
+from stratalog.objectlog.position import FIRST_OFFSET
+from stratalog.objectlog.scrub import scrub
+from stratalog.objectlog.scrub_reading import Examined, read_object, tree_of
+from stratalog.objectlog.scrub_report import ScrubReport
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import StoreLike, open_store
+from stratalog.store.patient import PatientStore
+from stratalog.store.protocol import Store
+
+DEFAULT_OPTIONS = ScrubOptions(processes=0)
+EXAMINE_INLINE_BYTES_MAX = 32 * KIB
+ODDITIES_MAX = 1000
+
+CheckName = Literal["structure", "sums", "continuity", "self-description"]
+OnProgress = Callable[[int, int], None]
+"""Called with how many records were examined and how many there are."""
+
+_SUMS = frozenset(
+    {
+        DamageKind.MANIFEST_SUM,
+        DamageKind.SNAPSHOT_SUM,
+        DamageKind.FRAGMENT_SUM,
+    }
+)
+_CONTINUITY = frozenset(
+    {
+        DamageKind.MANIFEST_RANGE,
+        DamageKind.MANIFEST_TIME,
+        DamageKind.SEQUENCE_GAP,
+        DamageKind.SNAPSHOT_RANGE,
+        DamageKind.SNAPSHOT_TIME,
+        DamageKind.FRAGMENT_COUNT,
+        DamageKind.FRAGMENT_OFFSETS,
+        DamageKind.FRAGMENT_TIME,
+    }
+)
+_MEANINGS = {
+    "missing": "These records were passed over: lost, or never linked.",
+    "late": "These records come after later ones of the same writer.",
+    "twice": "These records are in the log a second time.",
+    "broken": "This record begins like a self-describing one and does not hold what it says.",
+}
+
+
+class Oddity(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not hold between self-describing records."""
+
+    kind: Literal["missing", "late", "twice", "broken"]
+    run: str = ""
+    writer: int = 0
+    first: int = 0
+    """The first number concerned."""
+
+    count: int = 1
+    offset: int = 0
+    """Where in the log it was noticed."""
+
+    detail: str = ""
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self.kind]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the four, and what it rests on."""
+
+    name: CheckName
+    held: bool
+    evidence: str
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was shown."""
+
+    url: str
+    checks: tuple[Check, ...]
+    first_offset: int
+    limit_offset: int
+    records: int
+    fragments: int
+    snapshots: int
+    num_bytes: int
+    setsum: str | None
+    """What the manifest promises."""
+
+    collected: str | None
+    hashed: str | None
+    """What the rows add up to. None if the log was collected while they were read."""
+
+    described_records: int
+    described_writers: int
+    damages: tuple[Damage, ...]
+    remarks: tuple[Damage, ...]
+    oddities: tuple[Oddity, ...]
+
+    @property
+    def proven(self) -> bool:
+        return all(check.held for check in self.checks)
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything, ready for JSON."""
+        return {
+            **msgspec.structs.asdict(self),
+            "proven": self.proven,
+            "damages": [damage.to_dict() for damage in self.damages],
+            "remarks": [remark.to_dict() for remark in self.remarks],
+            "oddities": [
+                {**msgspec.structs.asdict(o), "meaning": o.meaning} for o in self.oddities
+            ],
+        }
+
+
+async def verify(
+    url: StoreLike,
+    *,
+    options: ScrubOptions = DEFAULT_OPTIONS,
+    on_progress: OnProgress | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> VerifyReport:
+    """Show that a log is what it promises to be, or say what is not. ``NotFound`` if there is none.
+
+    It ends where the log ended when it began, reads everything once, and writes nothing.
+    """
+    store = PatientStore(open_store(url), runtime, options.timeout_s)
+    manifest = await _readable_manifest(store)
+    examiner = _Examiner(store, options.fragments_max, runtime)
+    description = _Description(FIRST_OFFSET if manifest is None else manifest.first_offset)
+    total = _Total(manifest)
+
+    def take_over(below: int | None) -> None:
+        for part in examiner.take(below):
+            description.add(part)
+            total.add(part.entry)
+
+    def progress(report: ScrubReport) -> None:
+        take_over(report.next_offset)
+        if on_progress is not None:
+            whole = report.limit_offset - report.first_offset
+            on_progress(report.next_offset - report.first_offset, whole)
+
+    found = await scrub(
+        url,
+        options=dataclasses.replace(options, bodies=True, processes=0),
+        on_progress=progress,
+        examiner=examiner,
+        runtime=runtime,
+    )
+    take_over(None)
+    return _report(found, manifest, total.hashed, description)
+
+
+async def _readable_manifest(store: Store) -> Manifest | None:
+    """The manifest whose sum is compared. None if it is damaged, which the scrub tells better."""
+    try:
+        return (await load_manifest(store))[0]
+    except (Corrupt, NotFound):
+        return None
+
+
+@dataclass(slots=True)
+class _Part:
+    """What is remembered of a good fragment until its turn has come."""
+
+    entry: Fragment
+    stretches: Sequence[Stretch]
+    broken: Sequence[Broken]
+
+
+class _Examiner:
+    """Reads fragments for a scrub, and keeps what their records say about themselves."""
+
+    def __init__(self, store: Store, fragments_max: int, runtime: Runtime) -> None:
+        self._tree = tree_of(store)
+        self._runtime = runtime
+        self._parts: list[tuple[int, int, _Part]] = []
+        self._taken = 0
+        self.batch_fragments = 1
+        self.batches = fragments_max
+
+    async def examine(self, batch: Sequence[Fragment]) -> Examined:
+        damages: list[Damage] = []
+        unread: list[tuple[int, StratalogError]] = []
+        size = 0
+        for index, entry in enumerate(batch):
+            data = await read_object(self._tree, entry)
+            if isinstance(data, StratalogError):
+                unread.append((index, data))
+                continue
+            size += len(data)
+            found = await self._examine(entry, data)
+            if isinstance(found, _Part):
+                self._taken += 1
+                heapq.heappush(self._parts, (entry.start.offset, self._taken, found))
+            else:
+                damages += found
+        return Examined(tuple(damages), size, tuple(unread))
+
+    async def _examine(self, entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
+        if len(data) <= EXAMINE_INLINE_BYTES_MAX:
+            return _examine(entry, data)
+        return await self._runtime.compute(lambda: _examine(entry, data))
+
+    def take(self, below: int | None) -> list[_Part]:
+        """The fragments before an offset, in the order of the log, and forget them."""
+        taken: list[_Part] = []
+        while self._parts and (below is None or self._parts[0][0] < below):
+            taken.append(heapq.heappop(self._parts)[2])
+        return taken
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def _examine(entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
+    damages = tuple(examine_fragment(data, entry))
+    if damages:
+        return damages
+    return _Part(entry, *stretches_of(decode_fragment(data, entry, verify=False)))
+
+
+class _Total:
+    """What the rows of a manifest's fragments add up to, taken in the order of the log."""
+
+    def __init__(self, manifest: Manifest | None) -> None:
+        self._next = 0 if manifest is None else manifest.first_offset
+        self._limit = None if manifest is None else manifest.tail.offset
+        self._sum = EMPTY
+
+    def add(self, entry: Fragment) -> None:
+        """A fragment whose rows were hashed and found to be as its entry says."""
+        if entry.start.offset == self._next != self._limit:
+            self._next = entry.limit.offset
+            self._sum += entry.setsum
+
+    @property
+    def hashed(self) -> Setsum | None:
+        """None if not all of it was there to be read."""
+        return self._sum if self._next == self._limit else None
+
+
+class _Description:
+    """What the records say about themselves, taken in the order of the log."""
+
+    def __init__(self, first_offset: int) -> None:
+        self._collected = first_offset > FIRST_OFFSET
+        self._writers: dict[tuple[str, int], Numbers] = {}
+        self._passed_over: list[tuple[tuple[str, int], range, int]] = []
+        self._oddities: list[Oddity] = []
+        self.records = 0
+
+    def add(self, part: _Part) -> None:
+        for broken in part.broken:
+            self._note(Oddity(kind="broken", offset=broken.offset, detail=broken.reason))
+        for stretch in part.stretches:
+            self.records += stretch.count
+            self._add(stretch)
+
+    @property
+    def writers(self) -> int:
+        return len(self._writers)
+
+    def oddities(self) -> tuple[Oddity, ...]:
+        """All that does not hold, once the log was read to its end."""
+        missing = (
+            Oddity(
+                kind="missing",
+                run=key[0],
+                writer=key[1],
+                first=low,
+                count=high - low,
+                offset=offset,
+            )
+            for key, numbers, offset in self._passed_over
+            for low, high in self._writers[key].missing
+            if low in numbers
+        )
+        return tuple(sorted((*self._oddities, *missing), key=lambda each: each.offset))
+
+    def _add(self, stretch: Stretch) -> None:
+        key = (stretch.run, stretch.writer)
+        numbers = self._writers.get(key)
+        if numbers is None:
+            # Where the log begins, a writer may have begun before it.
+            numbers = self._writers[key] = Numbers(stretch.first if self._collected else 0)
+        for seen in numbers.see(stretch.first, stretch.count):
+            if seen.how == "missing":
+                if len(self._passed_over) < ODDITIES_MAX:
+                    numbers_passed = range(seen.first, seen.first + seen.count)
+                    self._passed_over.append((key, numbers_passed, stretch.offset))
+            elif seen.how != "new":
+                self._note(
+                    Oddity(
+                        kind=seen.how,
+                        run=stretch.run,
+                        writer=stretch.writer,
+                        first=seen.first,
+                        count=seen.count,
+                        offset=stretch.offset + seen.first - stretch.first,
+                    )
+                )
+
+    def _note(self, oddity: Oddity) -> None:
+        if len(self._oddities) < ODDITIES_MAX:
+            self._oddities.append(oddity)
+
+
+def _report(
+    found: ScrubReport, manifest: Manifest | None, hashed: Setsum | None, description: _Description
+) -> VerifyReport:
+    oddities = description.oddities()
+    collected = EMPTY
+    if manifest is not None and isinstance(manifest.collected, Setsum):
+        collected = manifest.collected
+    balances = manifest is None or hashed is None or hashed + collected == manifest.setsum
+    return VerifyReport(
+        url=found.url,
+        checks=_checks(found, balances, hashed, description, oddities),
+        first_offset=found.first_offset,
+        limit_offset=found.limit_offset,
+        records=found.records,
+        fragments=found.fragments,
+        snapshots=found.snapshots,
+        num_bytes=found.num_bytes,
+        setsum=None if manifest is None else manifest.setsum.hexdigest(),
+        collected=None if manifest is None else collected.hexdigest(),
+        hashed=None if hashed is None else hashed.hexdigest(),
+        described_records=description.records,
+        described_writers=description.writers,
+        damages=found.damages,
+        remarks=found.remarks,
+        oddities=oddities,
+    )
+
+
+def _checks(
+    found: ScrubReport,
+    balances: bool,
+    hashed: Setsum | None,
+    description: _Description,
+    oddities: Sequence[Oddity],
+) -> tuple[Check, ...]:
+    """Each damage counts for the check that it belongs to; a scrub that stopped shows nothing."""
+    of_sums = [each for each in found.damages if each.kind in _SUMS]
+    of_continuity = [each for each in found.damages if each.kind in _CONTINUITY]
+    of_structure = len(found.damages) - len(of_sums) - len(of_continuity)
+    whole = found.finished
+    added_up = "as the manifest says" if hashed is not None else "each fragment as its entry says"
+    return (
+        Check(
+            name="structure",
+            held=whole and not of_structure,
+            evidence=f"{found.fragments:,} fragments below {found.snapshots:,} snapshots"
+            if whole
+            else f"stopped before offset {found.next_offset:,}: too much is damaged",
+        ),
+        Check(
+            name="sums",
+            held=whole and balances and not of_sums and not of_structure,
+            evidence=f"{found.records:,} records hashed; they add up {added_up}"
+            if balances
+            else "the hashed records do not add up to what the manifest says",
+        ),
+        Check(
+            name="continuity",
+            held=whole and not of_continuity and not of_structure,
+            evidence=f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}",
+        ),
+        Check(
+            name="self-description",
+            held=whole and not oddities,
+            evidence=f"{description.records:,} records of {description.writers:,} writers"
+            if description.records
+            else "no record describes itself",
+        ),
+    )

@@ -1,0 +1,329 @@
+"""What happens to a log while it is written and read: collections, sweeps, pins, forks, side reads.
+
+Each happens at random moments, beside all the others. What a chore reads must add up to what the
+follower has read there before (``prefix_sums``). A chore that meets another one may be refused
+(``Conflict``, ``Trimmed``): it steps back and comes again. What was promised to be held and is not,
+and any error that nothing here explains, is a violation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from functools import partial
+
+from stratalog.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    NotFound,
+    StratalogError,
+    Trimmed,
+    Unavailable,
+    Unknown,
+)
+from stratalog.objectlog import (
+    Collector,
+    CollectorOptions,
+    Cursor,
+    CursorStore,
+    Limits,
+    LogReader,
+    LogWriter,
+    WriterOptions,
+)
+from stratalog.objectlog.destroy import destroy
+from stratalog.objectlog.forking import abort_fork, fork, note_of
+from stratalog.objectlog.fragment import body_views
+from stratalog.objectlog.manifest import load_any_manifest
+from stratalog.objectlog.numbering import stretches_of
+from stratalog.objectlog.pin import Pin, PinStore
+from stratalog.objectlog.self_describing import HEADER_BYTES, SelfDescribed, encode_described
+from stratalog.objectlog.sweep import sweep
+from stratalog.runtime import Runtime, run_blocking
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.soak.history import History, described
+from stratalog.soak.ledger import Ledger, Rule
+from stratalog.soak.options import SoakOptions
+from stratalog.soak.places import place_beside, remove_empty_folders
+from stratalog.soak.prefix_sums import PrefixSums, sum_of_batch
+from stratalog.soak.writers import pause
+from stratalog.store.protocol import Store
+
+COURTESY_S_MAX = 0.5
+FORK_IS_RARER = 4.0
+FORK_APPENDS_MAX = 20
+
+
+class Chores:
+    """The chores of one soak, and how often each was done."""
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        options: SoakOptions,
+        ledger: Ledger,
+        sums: PrefixSums,
+        history: History,
+        runtime: Runtime,
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._options = options
+        self._ledger = ledger
+        self._sums = sums
+        self._history = history
+        self._runtime = runtime
+        self._cursor: Cursor | None = None
+        self._pins = PinStore(store, owner=f"soak {run}", runtime=runtime)
+        self._made = 0
+        self.collections = self.collected = self.sweeps = self.swept = 0
+        self.pins = self.forks = self.side_reads = self.refused = self.troubles = 0
+
+    async def hold(self, first_offset: int) -> None:
+        """Hold back collection below what is not read yet."""
+        cursors = CursorStore(self._store, writer=f"soak {self._run}", runtime=self._runtime)
+        self._cursor = await cursors.create(f"soak_{self._run}", first_offset)
+
+    async def let_go(self, *, tidy: bool) -> None:
+        """Remove the cursor; if ``tidy``, also what only released pins held, and what is left."""
+        if self._cursor is not None:
+            cursor, self._cursor = self._cursor, None
+            try:
+                await cursor.delete()
+                if tidy:
+                    await Collector(self._store, runtime=self._runtime).clear_pins()
+                    await sweep(self._store, runtime=self._runtime)
+            except StratalogError:
+                self.troubles += 1
+
+    def all(
+        self, stopping: asyncio.Event, *, collecting: bool
+    ) -> list[Coroutine[None, None, None]]:
+        """Each chore, again and again until the soak ends."""
+        mean_s = self._options.chore_s
+        return [
+            *([self._repeat(self._collect, mean_s, stopping)] if collecting else []),
+            self._repeat(self._sweep, mean_s, stopping),
+            self._repeat(self._pin, mean_s, stopping),
+            self._repeat(self._read_aside, mean_s, stopping),
+            self._repeat(self._fork, FORK_IS_RARER * mean_s, stopping),
+        ]
+
+    async def _repeat(
+        self,
+        chore: Callable[[asyncio.Event], Awaitable[None]],
+        mean_s: float,
+        stopping: asyncio.Event,
+    ) -> None:
+        while not await pause(stopping, 2 * mean_s * self._runtime.random()):
+            try:
+                await chore(stopping)
+            except (Conflict, Trimmed):
+                self.refused += 1
+            except (Unavailable, Unknown):
+                self.troubles += 1
+            except Denied:
+                raise
+            except StratalogError as error:
+                self._ledger.violate("chore", f"{chore.__name__.strip('_')}: {error!r}")
+
+    # Giving back space
+
+    async def _collect(self, _: asyncio.Event) -> None:
+        assert self._cursor is not None, "whoever collects holds a cursor"
+        kept = int(self._runtime.random() ** 2 * self._span())
+        position = max(self._cursor.offset, self._ledger.next_offset - kept)
+        self._cursor = await self._cursor.move(position)
+        options = CollectorOptions(interval_s=COURTESY_S_MAX * self._runtime.random())
+        collector = Collector(self._store, options=options, runtime=self._runtime)
+        done = await collector.collect()
+        self.collections += 1
+        self.collected += done.records
+        if done.first_offset > position:
+            self._ledger.violate(
+                "held", f"the log begins at {done.first_offset}, the cursor is at {position}"
+            )
+
+    def _span(self) -> int:
+        offsets = self._sums.offsets()
+        return offsets[-1] - offsets[0]
+
+    async def _sweep(self, _: asyncio.Event) -> None:
+        done = await sweep(self._store, runtime=self._runtime)
+        self.sweeps += 1
+        self.swept += done.deleted.objects
+
+    # Reading by other ways
+
+    async def _read_aside(self, _: asyncio.Event) -> None:
+        """Open a reader: its tail covers all that is known, and a stretch reads as before."""
+        name = self._name("read")
+        taken, noted = self._ledger.taken, self._history.call(name, "tail")
+        async with LogReader.open(self._store, runtime=self._runtime) as reader:
+            self._history.ok(noted, reader.tail)
+            if reader.tail < taken:
+                self._ledger.violate("tail", f"{name} saw the end at {reader.tail}, not {taken}")
+            stretch = self._sums.draw(self._runtime.random, reader.first_offset)
+            if stretch is None:
+                return
+            try:
+                if self._runtime.random() < 0.5:
+                    await self._compare("read", name, reader, *stretch)
+                else:
+                    await self._compare_fragments(name, reader, *stretch)
+            except (NotFound, Trimmed):
+                self.refused += 1
+                return
+        self.side_reads += 1
+
+    async def _pin(self, stopping: asyncio.Event) -> None:
+        """Pin a stretch, and read it through the pin: at once, and when the log was cut above."""
+        stretch = self._sums.draw(self._runtime.random, self._lowest())
+        if stretch is None:
+            return
+        name = f"soak_{self._run}_{self._name('pin').removeprefix('pin-')}"
+        pin = await self._pins.create(name, *stretch, note="a soak, which releases it soon")
+        try:
+            await self._read_through(pin, *stretch)
+            await pause(stopping, 2 * self._options.chore_s * self._runtime.random())
+            await self._read_through(pin, *stretch)
+            self.pins += 1
+        finally:
+            await pin.release()
+
+    async def _read_through(self, pin: Pin, first: int, limit: int) -> None:
+        process = f"pin-{pin.name}"
+        try:
+            async with LogReader.open(self._store, pin=pin.name, runtime=self._runtime) as reader:
+                await self._compare("pin", process, reader, first, limit)
+        except (NotFound, Trimmed, Corrupt) as error:
+            self._ledger.violate("pin", f"{process}, offsets {first} to {limit}: {error}")
+
+    async def _fork(self, stopping: asyncio.Event) -> None:
+        """Fork the log, read the fork, write to it, read it again, and destroy it."""
+        place = place_beside(self._store, f"soak-fork-{self._runtime.new_id(8)}")
+        offsets = self._sums.offsets(self._lowest())
+        if place is None or not offsets:
+            return
+        at = offsets[int(len(offsets) * self._runtime.random())]
+        try:
+            await fork(self._store, place, at=at, runtime=self._runtime)
+            await self._try_fork(place, at, stopping)
+            self.forks += 1
+        finally:
+            await self._remove_fork(place)
+
+    async def _try_fork(self, place: Store, at: int, stopping: asyncio.Event) -> None:
+        process = self._name("fork")
+        try:
+            async with LogReader.open(place, runtime=self._runtime) as reader:
+                if reader.tail != at:
+                    self._ledger.violate("fork", f"{process} ends at {reader.tail}, not at {at}")
+                await self._compare_shared(process, reader, at)
+            bodies = await self._append_to_fork(process, place, at)
+            await pause(stopping, 2 * self._options.chore_s * self._runtime.random())
+            async with LogReader.open(place, runtime=self._runtime) as reader:
+                await self._compare_shared(process, reader, at)
+                found = [record.body async for record in reader.records(at)]
+                if found != bodies:
+                    self._ledger.violate(
+                        "fork",
+                        f"{process} has {len(found)} own records, {len(bodies)} were appended",
+                    )
+        except (NotFound, Trimmed, Corrupt) as error:
+            self._ledger.violate("fork", f"{process} at {at}: {error}")
+
+    async def _compare_shared(self, process: str, reader: LogReader, at: int) -> None:
+        """What a fork shares with the log, as far back as it is known."""
+        begin = next((o for o in self._sums.offsets(reader.first_offset) if o < at), None)
+        if begin is not None:
+            await self._compare("fork", process, reader, begin, at)
+
+    async def _append_to_fork(self, process: str, place: Store, at: int) -> list[bytes]:
+        run = self._runtime.new_id(16)
+        count = 1 + int(FORK_APPENDS_MAX * self._runtime.random())
+        bodies = [
+            encode_described(SelfDescribed(run, 1, number, HEADER_BYTES + 8))
+            for number in range(count)
+        ]
+        options = WriterOptions(on_fenced="reopen", rollup_entries=2, snapshot_entries_max=4)
+        async with LogWriter.open(place, options=options, runtime=self._runtime) as log:
+            for number, body in enumerate(bodies):
+                position = await log.append(body)
+                if position.offset != at + number:
+                    self._ledger.violate(
+                        "fork", f"{process} appended at {position.offset}, not at {at + number}"
+                    )
+        return bodies
+
+    async def _remove_fork(self, place: Store) -> None:
+        """Destroy a fork, whatever state it is in, and let go of what it holds here."""
+        try:
+            manifest, _ = await load_any_manifest(place)
+            note = note_of(manifest)
+            if note is not None and note.state == "forking":
+                await abort_fork(place, runtime=self._runtime)
+            else:
+                await destroy(place, runtime=self._runtime)
+                await run_blocking(partial(remove_empty_folders, place))
+            if note is not None:
+                await (await self._pins.load(note.pin)).release()
+        except NotFound:
+            pass
+        except StratalogError:
+            self.troubles += 1
+
+    # Comparing
+
+    async def _compare(
+        self, rule: Rule, process: str, reader: LogReader, first: int, limit: int
+    ) -> None:
+        """Read a stretch in order, batch by batch."""
+        total, next_offset = EMPTY, first
+        noted = self._history.call(process, "read")
+        try:
+            async with aclosing(reader.batches(first, limit)) as batches:
+                async for batch in batches:
+                    offset = batch.column(0)[0].as_py()
+                    noted.records = described(stretches_of(batch)[0])
+                    self._history.read(noted, offset, body_views(batch.column(2)))
+                    if offset != next_offset:
+                        break
+                    next_offset += batch.num_rows
+                    total += sum_of_batch(batch)
+                    noted = self._history.call(process, "read")
+        finally:
+            self._history.drop(noted)
+        if next_offset != limit:
+            self._ledger.violate(rule, f"{process}: offset {next_offset} of {limit} is not there")
+        else:
+            self._check_sum(rule, process, first, limit, total)
+
+    async def _compare_fragments(
+        self, process: str, reader: LogReader, first: int, limit: int
+    ) -> None:
+        """Read a stretch fragment by fragment, as one does who spreads the work."""
+        total = EMPTY
+        for fragment in await reader.scan(first, limits=Limits(to_offset=limit)):
+            start, end = fragment.start.offset, fragment.limit.offset
+            batch = await reader.fetch(fragment)
+            low, high = max(first, start), min(limit, end)
+            total += sum_of_batch(batch.slice(low - start, high - low))
+        self._check_sum("read", process, first, limit, total)
+
+    def _check_sum(self, rule: Rule, process: str, first: int, limit: int, total: Setsum) -> None:
+        expected = self._sums.between(first, limit)
+        if expected is not None and total != expected:
+            self._ledger.violate(
+                rule, f"{process}: offsets {first} to {limit} are not what was read there before"
+            )
+
+    def _lowest(self) -> int:
+        return 0 if self._cursor is None else self._cursor.offset
+
+    def _name(self, kind: str) -> str:
+        self._made += 1
+        return f"{kind}-{self._made}"

@@ -1,0 +1,282 @@
+"""The soak itself: writers, a follower and chores on one log at once, and what that proves.
+
+    soaking     writers append, the follower reads and matches, chores happen
+    ending      the writers stop; everything that was called is answered, or in doubt
+    draining    the follower reads what is left, up to where the log ends now
+    checking    what was acknowledged was read; the stored log is verified
+
+The log of a soak is its own: it is created for it, and collected behind the follower. In a log that
+was there before (``force``) nothing is collected, since what is in it belongs to somebody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from functools import partial
+
+from stratalog.errors import Corrupt, NotFound, StratalogError, Trimmed, Unavailable
+from stratalog.objectlog import LogReader, ReaderOptions, create_log
+from stratalog.objectlog.fragment import body_views
+from stratalog.objectlog.manifest import load_manifest
+from stratalog.objectlog.self_describing import RUN_DIGITS
+from stratalog.objectlog.verification import verify
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.soak.chores import Chores
+from stratalog.soak.history import History, described
+from stratalog.soak.ledger import Ledger
+from stratalog.soak.options import SoakOptions
+from stratalog.soak.prefix_sums import PrefixSums, sum_of_batch
+from stratalog.soak.report import Figures, SoakReport
+from stratalog.soak.writers import OpenWriter, Writers, open_locally, pause
+from stratalog.store import StoreLike, open_store
+from stratalog.store.patient import PatientStore
+from stratalog.store.protocol import Store
+
+DEFAULT_OPTIONS = SoakOptions()
+PROGRESS_S = 0.5
+IDLE_S = 0.5
+FOLLOWING = ReaderOptions(poll_s_min=0.02, poll_s_max=0.2)
+MANIFEST_TIMEOUT_S = 60.0
+
+OnProgress = Callable[[Figures], None]
+
+
+async def soak(
+    url: StoreLike,
+    *,
+    options: SoakOptions = DEFAULT_OPTIONS,
+    open_writer: OpenWriter | None = None,
+    history: History | None = None,
+    on_progress: OnProgress | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> SoakReport:
+    """Write to a new log for a while, and prove that what was written and read maps one to one.
+
+    ``Exists`` if there is a log already, unless ``options.force``. ``open_writer`` opens the
+    writers; by default they live in this process. A violation ends the soak at once; see
+    ``SoakReport.violations``.
+    """
+    store = open_store(url)
+    alone = await _prepare(store, options, runtime)
+    run = _Soak(store, options, alone, open_writer, history or History(), on_progress, runtime)
+    return await run.run()
+
+
+async def _prepare(store: Store, options: SoakOptions, runtime: Runtime) -> bool:
+    """Create the log. True if it was not there before."""
+    if options.force:
+        try:
+            await load_manifest(PatientStore(store, runtime, MANIFEST_TIMEOUT_S))
+            return False
+        except NotFound:
+            pass
+    await create_log(store, writer="soak", runtime=runtime)
+    return True
+
+
+class _Soak:
+    """One run."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: SoakOptions,
+        alone: bool,
+        open_writer: OpenWriter | None,
+        history: History,
+        on_progress: OnProgress | None,
+        runtime: Runtime,
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._alone = alone
+        self._history = history
+        self._on_progress = on_progress
+        self._runtime = runtime
+        self._run = runtime.new_id(RUN_DIGITS)
+        self._abandoned: set[asyncio.Task[None]] = set()
+        self._open = open_writer or open_locally(store, runtime, self._abandoned)
+        self._clock = asyncio.get_running_loop().time
+        self._started_s = self._clock()
+        self._stopping = asyncio.Event()
+        self._end: int | None = None
+        self._lately = (self._started_s, 0)
+        self._rate = 0.0
+        self._troubles = 0
+
+    async def run(self) -> SoakReport:
+        async with LogReader.open(self._store, options=FOLLOWING, runtime=self._runtime) as reader:
+            first = reader.tail
+            self._ledger = Ledger(self._run, first, alone=self._alone)
+            self._sums = PrefixSums(first)
+            self._writers = Writers(
+                self._run, self._options, self._ledger, self._history, self._runtime, self._open
+            )
+            self._chores = Chores(
+                self._store,
+                self._run,
+                self._options,
+                self._ledger,
+                self._sums,
+                self._history,
+                self._runtime,
+            )
+            await self._chores.hold(first)
+            try:
+                await self._soak(reader)
+                if self._has_read_all:
+                    self._ledger.finish()
+                await self._check_stored()
+            except ExceptionGroup as errors:
+                raise _first(errors) from None
+            finally:
+                await self._chores.let_go(tidy=self._alone)
+                self._history.close()
+        return self._report()
+
+    async def _soak(self, reader: LogReader) -> None:
+        self._started_s = self._clock()
+        async with asyncio.TaskGroup() as group:
+            follower = group.create_task(self._follow(reader))
+            telling = group.create_task(self._tell())
+            group.create_task(self._writers.supply.fill(self._stopping))
+            for chore in self._chores.all(self._stopping, collecting=self._alone):
+                group.create_task(chore)
+            writers = [
+                group.create_task(self._writers.keep_one(f"soak writer {number}", self._stopping))
+                for number in range(1, self._options.writers + 1)
+            ]
+            await pause(self._stopping, self._options.duration_s)
+            self._stopping.set()
+            await asyncio.gather(*writers)
+            await self._bury()
+            await self._drain(follower)
+            telling.cancel()
+
+    async def _bury(self) -> None:
+        """Wait for what abandoned writers still had to do, which ends within their time-out."""
+        if self._abandoned:
+            await asyncio.wait(self._abandoned)
+
+    async def _drain(self, follower: asyncio.Task[None]) -> None:
+        """Let the follower read up to the present end of the log."""
+        async with LogReader.open(self._store, runtime=self._runtime) as reader:
+            self._end = reader.tail
+        done, _ = await asyncio.wait([follower], timeout=self._options.drain_timeout_s)
+        if not done:
+            raise Unavailable(
+                f"the reader is at {self._ledger.next_offset}, the log ends at {self._end}",
+                hint="Nothing was shown. Lower the rate, or give it more time.",
+            )
+
+    async def _follow(self, reader: LogReader) -> None:
+        """Read everything once, in order, and hold it against what was written."""
+        while not self._has_read_all:
+            try:
+                await self._read_on(reader)
+            except Unavailable:
+                self._troubles += 1
+            except Trimmed as error:
+                self._ledger.violate("held", f"collected before it was read: {error}")
+                self._ledger.skip_to(max(error.first_offset, self._ledger.next_offset))
+            except Corrupt as error:
+                self._ledger.violate("stored", f"{error}")
+                return
+
+    async def _read_on(self, reader: LogReader) -> None:
+        following = reader.follow(self._ledger.next_offset, idle_timeout_s=IDLE_S)
+        noted = self._history.call("follow", "read")
+        try:
+            async with aclosing(following):
+                async for batch in following:
+                    noted.records = described(self._ledger.see(batch))
+                    bodies = body_views(batch.column(2))
+                    self._history.read(noted, batch.column(0)[0].as_py(), bodies)
+                    batch_sum = await self._runtime.compute(partial(sum_of_batch, batch))
+                    self._sums.add(self._ledger.next_offset, batch_sum)
+                    noted = self._history.call("follow", "read")
+                    if self._has_read_all:
+                        return
+        finally:
+            self._history.drop(noted)
+
+    @property
+    def _has_read_all(self) -> bool:
+        return self._end is not None and self._ledger.next_offset >= self._end
+
+    async def _check_stored(self) -> None:
+        """Verify what is stored, if it is ours alone; another log may be of any length."""
+        if not self._alone:
+            return
+        report = await verify(self._store, runtime=self._runtime)
+        for check in report.checks:
+            if not check.held:
+                self._ledger.violate("stored", f"{check.name} does not hold: {check.evidence}")
+
+    # Telling
+
+    async def _tell(self) -> None:
+        """Report what is known so far. The first violation ends the soak: enough is known."""
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            if self._ledger.violated:
+                self._stopping.set()
+            now_s, acknowledged = self._clock(), self._ledger.acknowledged
+            since_s, before = self._lately
+            self._rate = (acknowledged - before) / (now_s - since_s)
+            self._lately = (now_s, acknowledged)
+            if self._on_progress is not None:
+                self._on_progress(self._figures(self._rate))
+
+    def _figures(self, rate: float) -> Figures:
+        ledger, writers, chores = self._ledger, self._writers, self._chores
+        return Figures(
+            elapsed_s=self._clock() - self._started_s,
+            rate=rate,
+            called=ledger.called,
+            acknowledged=ledger.acknowledged,
+            failed=ledger.failed,
+            unknown=ledger.unknown,
+            landed=ledger.landed,
+            read=ledger.read,
+            others=ledger.others,
+            lag=ledger.lag,
+            remembered=ledger.remembered,
+            appends=writers.appends.timing(),
+            opened=writers.opened,
+            killed=writers.killed,
+            collections=chores.collections,
+            collected=chores.collected,
+            sweeps=chores.sweeps,
+            swept=chores.swept,
+            pins=chores.pins,
+            forks=chores.forks,
+            side_reads=chores.side_reads,
+            refused=chores.refused,
+            troubles=self._troubles + writers.troubles + chores.troubles,
+            violations=ledger.violated,
+        )
+
+    def _report(self) -> SoakReport:
+        elapsed_s = self._clock() - self._started_s
+        return SoakReport(
+            url=self._store.url,
+            run=self._run,
+            figures=self._figures(self._ledger.acknowledged / elapsed_s if elapsed_s else 0.0),
+            violations=tuple(self._ledger.violations),
+        )
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that says most: one of ours, if there is one."""
+    found: list[BaseException] = []
+    ahead: list[BaseException] = [errors]
+    while ahead:
+        error = ahead.pop()
+        if isinstance(error, BaseExceptionGroup):
+            ahead += error.exceptions
+        else:
+            found.append(error)
+    return next((each for each in found if isinstance(each, StratalogError)), found[0])

@@ -1,0 +1,133 @@
+"""The history of a run as JSON lines, for a checker of linearizability that somebody else wrote.
+
+One line for each operation, when it has returned. ``docs/guide/proof.md`` says what a checker can
+make of it. Persisted: keep stable.
+
+    process      who: a writer number for appends; ``follow``, ``read-3``, ``pin-1``, ``fork-2``
+    kind         ``append``, ``read`` (records), ``tail`` (where the log ends)
+    call_ns      by one monotonic clock for all lines, and no two events share an instant
+    return_ns    null if it never returned
+    outcome      ``ok``, ``failed`` (it did not happen), ``unknown`` (it may have happened)
+    offset       of the first record, or the tail; null if there is none
+    count        how many records
+    digest       BLAKE2b-128 of the bodies, each behind its length (u32 BE)
+    records      what the bodies say about themselves: ``[writer, first number, count]``, in order
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from stratalog.objectlog.numbering import Stretch
+
+Kind = Literal["append", "read", "tail"]
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """A call that was noted."""
+
+    process: str
+    kind: Kind
+    call_ns: int
+    digest: str
+    count: int
+    records: Sequence[tuple[int, int, int]]
+
+
+class History:
+    """Writes the lines to a file, or nowhere."""
+
+    def __init__(self, file: BinaryIO | None = None) -> None:
+        self._file = file
+        self._last_ns = 0
+        self._under_way: set[Operation] = set()
+
+    def call(
+        self,
+        process: str,
+        kind: Kind,
+        bodies: Sequence[bytes] = (),
+        records: Sequence[tuple[int, int, int]] = (),
+    ) -> Operation:
+        """An operation begins."""
+        wanted = self._file is not None and bodies
+        digest = digest_of(bodies) if wanted else ""
+        made = Operation(process, kind, self._now_ns(), digest, len(bodies), records)
+        if self._file is not None:
+            self._under_way.add(made)
+        return made
+
+    def ok(self, operation: Operation, offset: int | None) -> None:
+        """It returned, and this is where it was put, or where the log ends."""
+        self._write(operation, self._now_ns(), "ok", offset)
+
+    def read(self, operation: Operation, offset: int, bodies: Sequence[bytes | memoryview]) -> None:
+        """A read returned these bodies."""
+        if self._file is not None:
+            operation.digest, operation.count = digest_of(bodies), len(bodies)
+        self._write(operation, self._now_ns(), "ok", offset)
+
+    def failed(self, operation: Operation) -> None:
+        """It did not happen."""
+        self._write(operation, self._now_ns(), "failed", None)
+
+    def unknown(self, operation: Operation) -> None:
+        """It may have happened, or may still happen: it never returns."""
+        self._write(operation, None, "unknown", None)
+
+    def drop(self, operation: Operation) -> None:
+        """It asked for nothing after all."""
+        self._under_way.discard(operation)
+
+    def close(self) -> None:
+        """Whatever is under way counts as unknown."""
+        for operation in sorted(self._under_way, key=lambda each: each.call_ns):
+            self.unknown(operation)
+        if self._file is not None:
+            self._file.flush()
+
+    def _write(
+        self, operation: Operation, return_ns: int | None, outcome: str, offset: int | None
+    ) -> None:
+        if self._file is None:
+            return
+        self._under_way.discard(operation)
+        line = {
+            "process": operation.process,
+            "kind": operation.kind,
+            "call_ns": operation.call_ns,
+            "return_ns": return_ns,
+            "outcome": outcome,
+            "offset": offset,
+            "count": operation.count,
+            "digest": operation.digest,
+            "records": operation.records,
+        }
+        self._file.write(msgspec.json.encode(line) + b"\n")
+
+    def _now_ns(self) -> int:
+        now_ns = int(asyncio.get_running_loop().time() * 1e9)
+        self._last_ns = max(now_ns, self._last_ns + 1)
+        return self._last_ns
+
+
+def digest_of(bodies: Iterable[bytes | memoryview]) -> str:
+    """The same for the same bodies in the same order, and for nothing else."""
+    digest = blake2b(digest_size=16)
+    for body in bodies:
+        digest.update(struct.pack(">I", len(body)))
+        digest.update(body)
+    return digest.hexdigest()
+
+
+def described(stretches: Iterable[Stretch]) -> list[tuple[int, int, int]]:
+    """What was read, as the field ``records`` has it."""
+    return [(stretch.writer, stretch.first, stretch.count) for stretch in stretches]

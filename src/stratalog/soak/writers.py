@@ -1,0 +1,245 @@
+"""The writers of a soak: they append what is due, are killed at random, and are opened again.
+
+A writer is shared by a few callers, each with one append under way, as requests share a server.
+Whoever opens the writers decides what they are: here objects of this process, in the tests real
+processes. A killed one is abandoned: what it had under way may happen or not, and its callers never
+hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from stratalog.errors import StratalogError, Unknown
+from stratalog.meter import Meter
+from stratalog.objectlog import LogPosition, LogWriter, WriterOptions
+from stratalog.objectlog.options import KIB, MIB
+from stratalog.objectlog.self_describing import HEADER_BYTES, SelfDescribed, encode_described
+from stratalog.runtime import Runtime
+from stratalog.soak.history import History
+from stratalog.soak.ledger import Ledger
+from stratalog.soak.options import SoakOptions
+from stratalog.soak.pace import Pace
+from stratalog.store.protocol import Store
+
+BATCH_RECORDS_MAX = 512
+TICK_S = 0.01
+BACKLOG_S_MAX = 2.0
+REOPEN_S = 1.0
+LARGE_ONE_IN = 500
+LARGE_TIMES = 100
+LENGTH_MAX = 1 * MIB
+
+
+class SoakWriter(Protocol):
+    """Whoever appends: all of the bodies or none, side by side. Gives the first position."""
+
+    async def append(self, bodies: Sequence[bytes]) -> LogPosition: ...
+
+    async def close(self) -> None:
+        """End it in order: everything that was called is answered."""
+        ...
+
+    async def kill(self) -> None:
+        """End it at once, whatever it is doing."""
+        ...
+
+
+OpenWriter = Callable[[str, WriterOptions], Awaitable[SoakWriter]]
+"""Opens a writer under a name, with the options of its own."""
+
+
+class LocalWriter:
+    """A writer of this process. Killing it means never to look at it again."""
+
+    def __init__(self, log: LogWriter, abandoned: set[asyncio.Task[None]]) -> None:
+        self._log = log
+        self._abandoned = abandoned
+
+    async def append(self, bodies: Sequence[bytes]) -> LogPosition:
+        if len(bodies) == 1:
+            return await self._log.append(bodies[0])
+        return (await self._log.append_many(bodies)).first
+
+    async def close(self) -> None:
+        await self._log.close()
+
+    async def kill(self) -> None:
+        # Its tasks go on by themselves until nothing is left to do; then it is gone.
+        burial = asyncio.ensure_future(self._bury())
+        self._abandoned.add(burial)
+        burial.add_done_callback(self._abandoned.discard)
+
+    async def _bury(self) -> None:
+        with suppress(StratalogError):
+            await self._log.close()
+
+
+def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[None]]) -> OpenWriter:
+    """Writers of this process; ``abandoned`` holds what is left of the killed ones."""
+
+    async def open_writer(name: str, options: WriterOptions) -> SoakWriter:
+        log = await LogWriter.open(store, writer=name, options=options, runtime=runtime)
+        return LocalWriter(log, abandoned)
+
+    return open_writer
+
+
+class Supply:
+    """The records that are due and that nobody has taken yet."""
+
+    def __init__(self, options: SoakOptions, ledger: Ledger, runtime: Runtime) -> None:
+        self._options = options
+        self._ledger = ledger
+        self._runtime = runtime
+        self._waiting = 0
+
+    async def fill(self, stopping: asyncio.Event) -> None:
+        """Let records become due, at a pace that wanders, while the reader keeps up."""
+        pace = Pace(self._options.rate, self._runtime.random)
+        clock = asyncio.get_running_loop().time
+        started_s, given = clock(), 0
+        backlog_max = max(1, int(BACKLOG_S_MAX * self._options.rate))
+        while not stopping.is_set():
+            due = pace.due(clock() - started_s)
+            if self._ledger.lag < self._options.lag_max:
+                self._waiting = min(self._waiting + due - given, backlog_max)
+            given = due
+            await asyncio.sleep(TICK_S)
+
+    def take(self) -> int:
+        """How many records a caller is to append now, perhaps none."""
+        most = min(self._waiting, BATCH_RECORDS_MAX)
+        count = min(most, 1 + int(self._runtime.random() * most))
+        self._waiting -= count
+        return count
+
+
+class Writers:
+    """All writers of a soak, and what became of them."""
+
+    def __init__(
+        self,
+        run: str,
+        options: SoakOptions,
+        ledger: Ledger,
+        history: History,
+        runtime: Runtime,
+        open_writer: OpenWriter,
+    ) -> None:
+        self._run = run
+        self._options = options
+        self._ledger = ledger
+        self._history = history
+        self._runtime = runtime
+        self._open = open_writer
+        self.supply = Supply(options, ledger, runtime)
+        self.appends = Meter()
+        self.opened = self.killed = self.troubles = 0
+
+    async def keep_one(self, name: str, stopping: asyncio.Event) -> None:
+        """Have one writer open until the soak ends, each for a while."""
+        while not stopping.is_set():
+            try:
+                writer = await self._open(name, self._draw_options())
+            except StratalogError:
+                self.troubles += 1
+                await pause(stopping, REOPEN_S)
+                continue
+            self.opened += 1
+            try:
+                await self._let_live(writer, stopping)
+            except BaseException:
+                await writer.kill()
+                raise
+
+    async def _let_live(self, writer: SoakWriter, stopping: asyncio.Event) -> None:
+        ending = asyncio.Event()
+        callers = [
+            asyncio.ensure_future(self._call(writer, ending)) for _ in range(self._options.callers)
+        ]
+        whole_life = asyncio.ensure_future(pause(stopping, self._draw_life_s()))
+        try:
+            await asyncio.wait([*callers, whole_life], return_when=asyncio.FIRST_COMPLETED)
+            if self._runtime.random() < 0.5 and whole_life.done() and not stopping.is_set():
+                self.killed += 1
+                await writer.kill()
+            else:
+                ending.set()
+                await asyncio.gather(*callers)
+                with suppress(StratalogError):
+                    await writer.close()
+        finally:
+            for task in (*callers, whole_life):
+                task.cancel()
+            await asyncio.gather(*callers, whole_life, return_exceptions=True)
+
+    async def _call(self, writer: SoakWriter, ending: asyncio.Event) -> None:
+        """One caller: appends until it is told to end, or until an append is not acknowledged."""
+        number = self._ledger.open_writer()
+        try:
+            while not ending.is_set():
+                count = self.supply.take()
+                if count == 0:
+                    await asyncio.sleep(TICK_S * (0.5 + self._runtime.random()))
+                elif not await self._append(writer, number, count):
+                    return
+        finally:
+            self._ledger.retire(number)
+
+    async def _append(self, writer: SoakWriter, number: int, count: int) -> bool:
+        clock = asyncio.get_running_loop().time
+        call = self._ledger.call(number, count)
+        bodies = [
+            encode_described(SelfDescribed(self._run, number, each, self._draw_length()))
+            for each in range(call.first, call.first + count)
+        ]
+        noted = self._history.call(f"{number}", "append", bodies, [(number, call.first, count)])
+        started_s = clock()
+        try:
+            position = await writer.append(bodies)
+        except (Unknown, asyncio.CancelledError) as error:
+            self._ledger.doubt(call)
+            self._history.unknown(noted)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            return False
+        except StratalogError:
+            self.troubles += 1
+            self._ledger.fail(call)
+            self._history.failed(noted)
+            return False
+        self.appends.add(clock() - started_s)
+        self._ledger.acknowledge(call, position.offset, position.timestamp_us)
+        self._history.ok(noted, position.offset)
+        return True
+
+    def _draw_life_s(self) -> float:
+        return self._options.life_s * (0.2 + 1.6 * self._runtime.random())
+
+    def _draw_length(self) -> int:
+        mean = self._options.record_bytes - HEADER_BYTES
+        if self._runtime.random() * LARGE_ONE_IN < 1:
+            mean *= LARGE_TIMES
+        return min(LENGTH_MAX, HEADER_BYTES + int(2 * mean * self._runtime.random()))
+
+    def _draw_options(self) -> WriterOptions:
+        """Another shape of fragments and of the tree for each opening."""
+        draw = self._runtime.random
+        rollup = 2 + int(11 * draw())
+        return WriterOptions(
+            on_fenced="reopen",
+            fragment_bytes=int(4 * KIB * (MIB / 4 / KIB) ** draw()),
+            rollup_entries=rollup,
+            snapshot_entries_max=rollup + int(52 * draw()),
+        )
+
+
+async def pause(stopping: asyncio.Event, seconds: float) -> bool:
+    """Wait, unless the soak ends. True if it does."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), seconds)
+    return stopping.is_set()

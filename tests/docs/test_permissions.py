@@ -1,0 +1,234 @@
+"""The table of permissions is tried: each role gets what its row grants, and uses all of it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+
+import stratalog as sl
+from docs.markdown_files import table_of
+from objectlog.leftovers import litter
+from objectlog.trees import LEAF, MadeLog, Shape
+from objectlog.whole_log import SMALL_TREE, run
+from objectlog.wrapped_stores import PassingStore
+from stratalog.errors import Denied, Unknown
+from stratalog.objectlog.destroy import destroy
+from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.repair import repair
+from stratalog.objectlog.scrub import scrub
+from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.sweep import sweep
+from stratalog.store import MemoryStore
+from stratalog.store.doctor import examine
+from stratalog.store.protocol import Blob, Head, Listed, Store
+
+AT_ONCE = sl.CollectorOptions(interval_s=0.0)
+SHAPE: Shape = (((LEAF, LEAF, LEAF), (LEAF, LEAF)), (LEAF, LEAF), LEAF, LEAF)
+EVERYTHING = "everything"
+RIGHTS = ("reads", "lists", "creates", "replaces", "deletes")
+
+
+def granted() -> dict[str, dict[str, set[str]]]:
+    """The rights of each role: prefixes, or everything."""
+    roles: dict[str, dict[str, set[str]]] = {}
+    before: dict[str, set[str]] = {}
+    for role, cells in table_of("permissions.md", "# Permissions").items():
+        rights = {}
+        for right, cell in zip(RIGHTS, cells, strict=True):
+            if cell == "the same":
+                rights[right] = before[right]
+            else:
+                rights[right] = set(re.findall(r"`(\w+/)`", cell))
+                rights[right] |= {EVERYTHING} if cell == EVERYTHING else set()
+        roles[role] = before = rights
+    return roles
+
+
+class Bucket(PassingStore):
+    """A bucket that refuses what a role may not do, and notes what it does."""
+
+    def __init__(self, inner: Store, rights: dict[str, set[str]]) -> None:
+        super().__init__(inner)
+        self._rights = rights
+        self.used: dict[str, set[str]] = defaultdict(set)
+
+    async def get(self, path: str) -> Blob:
+        self._check("reads", path)
+        return await super().get(path)
+
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
+        self._check("reads", path)
+        return await super().get_range(path, start, length)
+
+    async def head(self, path: str) -> Head:
+        self._check("reads", path)
+        return await super().head(path)
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        self._check("creates", path)
+        return await super().put_if_absent(path, data)
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        self._check("replaces", path)
+        return await super().put_if_match(path, data, etag)
+
+    async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+        self._check("lists", prefix)
+        async for row in super().list(prefix, after):
+            yield row
+
+    async def delete_many(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._check("deletes", path)
+        await super().delete_many(paths)
+
+    def _check(self, right: str, path: str) -> None:
+        folder = path.partition("/")[0] + "/" if path else EVERYTHING
+        if not self._rights[right] & {folder, EVERYTHING}:
+            raise Denied(f"this role never {right} {path}", path=path)
+        self.used[right].add(folder)
+
+
+async def made() -> MemoryStore:
+    """A log with all that can stand beside it: cursors, pins that end, a stage, leftovers."""
+    store = MemoryStore()
+    await MadeLog(SHAPE, encoded=True).store(store)
+    await sl.CursorStore(store).create("keeper", 2)
+    await PinStore(store).create("past", 1, 3, expires_us=1)
+    await (await PinStore(store).create("released", 2, 4)).release()
+    return store
+
+
+async def with_leftovers(store: MemoryStore) -> str:
+    """A collected log with leftovers; gives the incarnation of a stage."""
+    await sl.collect(store, options=AT_ONCE)
+    await PinStore(store).create("held", 4)
+    await litter(store)
+    stage = await Stage.register(store)
+    await (await Stage.register(store)).release()
+    return stage.incarnation
+
+
+async def read(bucket: Bucket, _: MemoryStore) -> None:
+    async with sl.LogReader.open(bucket) as reader:
+        assert len([record async for record in reader.records()]) == 9
+
+
+class LosesAnAnswer(PassingStore):
+    """The first fragment is stored, and nobody hears of it."""
+
+    lost = False
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        etag = await super().put_if_absent(path, data)
+        if path.startswith("log/") and not self.lost:
+            self.lost = True
+            raise Unknown("no answer", path=path)
+        return etag
+
+
+async def write(bucket: Bucket, store: MemoryStore) -> None:
+    bucket.inner = LosesAnAnswer(store)
+    for _ in range(2):
+        async with sl.LogWriter.open(bucket, options=SMALL_TREE) as log:
+            for number in range(40):
+                await log.append(b"%d" % number)
+
+
+async def create(bucket: Bucket, store: MemoryStore) -> None:
+    await store.delete_many([row.path async for row in store.list()])
+    await sl.create_log(bucket)
+
+
+async def hold_cursors(bucket: Bucket, _: MemoryStore) -> None:
+    cursors = sl.CursorStore(bucket)
+    cursor = await cursors.create("mine", 2)
+    await (await cursor.move(5)).move(3)
+    assert len(await cursors.list()) == 2
+
+
+async def collect(bucket: Bucket, _: MemoryStore) -> None:
+    assert (await sl.collect(bucket, options=AT_ONCE)).removed.snapshots
+    await (await sl.CursorStore(bucket.inner).load("keeper")).move(7)
+    assert (await sl.collect(bucket, options=AT_ONCE)).first_offset == 7
+
+
+async def preview(bucket: Bucket, store: MemoryStore) -> None:
+    await sl.Collector(store).compute()
+    collector = sl.Collector(bucket)
+    assert (await collector.preview()).records == 1
+    assert (await collector.plan())[1] is sl.PlanState.LIVE
+
+
+async def sweep_all(bucket: Bucket, store: MemoryStore) -> None:
+    stage = await with_leftovers(store)
+    assert (await sweep(bucket, revoke=[stage])).deleted.objects
+
+
+async def sweep_nothing(bucket: Bucket, store: MemoryStore) -> None:
+    stage = await with_leftovers(store)
+    assert (await sweep(bucket, revoke=[stage], dry_run=True)).deleted.objects
+
+
+async def scrub_all(bucket: Bucket, store: MemoryStore) -> None:
+    await with_leftovers(store)
+    assert (await scrub(bucket)).clean
+    await store.delete_many([MANIFEST_PATH])
+    assert [found.kind.value for found in (await scrub(bucket)).damages] == ["manifest-missing"]
+
+
+async def scrub_and_repair(bucket: Bucket, store: MemoryStore) -> None:
+    await with_leftovers(store)
+    async with sl.LogReader.open(store) as reader:
+        await store.delete_many([reader.manifest.snapshots[0].path])
+    report = await scrub(bucket)
+    assert (await repair(bucket, report)).repaired
+
+
+async def destroy_all(bucket: Bucket, store: MemoryStore) -> None:
+    await litter(store)
+    await destroy(bucket)
+    assert [row async for row in store.list()] == []
+
+
+async def examine_the_store(bucket: Bucket, _: MemoryStore) -> None:
+    assert (await examine(bucket, rounds=2)).held
+
+
+Role = Callable[[Bucket, MemoryStore], Awaitable[None]]
+ROLES: dict[str, Role] = {
+    "reader": read,
+    "writer": write,
+    "creating a log": create,
+    "cursor holder": hold_cursors,
+    "collect": collect,
+    "collect --dry-run": preview,
+    "sweep": sweep_all,
+    "sweep --dry-run": sweep_nothing,
+    "scrub": scrub_all,
+    "scrub --repair": scrub_and_repair,
+    "destroy": destroy_all,
+    "doctor": examine_the_store,
+}
+
+
+def test_every_role_of_the_table_is_tried() -> None:
+    assert list(granted()) == list(ROLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_needs_what_the_table_grants_and_nothing_else(role: str) -> None:
+    rights = granted()[role]
+
+    async def main() -> None:
+        store = await made()
+        bucket = Bucket(store, rights)
+        await ROLES[role](bucket, store)
+        for right, folders in rights.items():
+            assert folders - {EVERYTHING} <= bucket.used[right], f"it never {right} some of them"
+
+    run(main())
