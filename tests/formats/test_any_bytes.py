@@ -18,6 +18,7 @@ from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import decode_fragment, encode_fragment
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
+from stratalog.objectlog.pin import StoredPin
 from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import EMPTY
@@ -30,11 +31,24 @@ VALID: list[tuple[type[StoredObject], bytes]] = [
     (Snapshot, make.snapshot().to_json()),
     (StoredCursor, make.cursor(deleted=True, held=99).to_json()),
     (StoredStage, make.stage().to_json()),
+    (StoredPin, make.pin().to_json()),
+    (StoredPin, make.pin(released=True).to_json()),
+    (Manifest, make.sealed_manifest().to_json()),
+    (Manifest, make.forked_manifest().to_json()),
+    (Manifest, make.copied_manifest().to_json()),
+    (Snapshot, make.forked_snapshot().to_json()),
     (Garbage, make.plan().to_json()),
     (Garbage, Garbage.empty("golden", "ba9876543210").to_json()),
     (Garbage, make.wal3_empty_plan()),
 ]
-KINDS: list[type[StoredObject]] = [Manifest, Snapshot, StoredCursor, StoredStage, Garbage]
+KINDS: list[type[StoredObject]] = [
+    Manifest,
+    Snapshot,
+    StoredCursor,
+    StoredStage,
+    StoredPin,
+    Garbage,
+]
 
 ENCODED = encode_fragment(make.FIRST_OFFSET, make.TIMESTAMP_US, make.BODIES)
 LARGER_BODIES = [bytes(range(256)) * 3, b"", b"x" * 700]

@@ -12,6 +12,7 @@ from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
 from stratalog.objectlog.garbage import Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
+from stratalog.objectlog.pin import StoredPin
 from stratalog.objectlog.plan_check import check_plan
 from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
@@ -26,6 +27,13 @@ JSON: dict[str, tuple[type[StoredObject], StoredObject]] = {
     "cursor-deleted.json": (StoredCursor, make.cursor(deleted=True)),
     "cursor-moved-back.json": (StoredCursor, make.cursor(held=99)),
     "stage.json": (StoredStage, make.stage()),
+    "pin.json": (StoredPin, make.pin()),
+    "pin-cleared.json": (StoredPin, make.pin(released=True)),
+    "manifest-sealed.json": (Manifest, make.sealed_manifest()),
+    "manifest-fork.json": (Manifest, make.forked_manifest()),
+    "manifest-fork-of-wal3.json": (Manifest, make.forked_manifest(of_wal3=True)),
+    "manifest-copy.json": (Manifest, make.copied_manifest()),
+    "snapshot-fork.json": (Snapshot, make.forked_snapshot()),
     "garbage.json": (Garbage, make.plan()),
     "garbage-empty.json": (Garbage, Garbage.empty("golden", "ba9876543210")),
     "garbage-wal3.json": (Garbage, Garbage.from_json(make.wal3_empty_plan())),

@@ -16,6 +16,7 @@ from objectlog.trees import LEAF, MadeLog, Shape, shapes
 from objectlog.whole_log import bodies_of, rows_of, run
 from objectlog.wrapped_stores import CountingStore, GateStore, Puts
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable
+from stratalog.objectlog.destroy import destroy
 from stratalog.objectlog.forking import abort_fork, fork, note_of
 from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.pin import PinStore
@@ -348,3 +349,19 @@ async def garbage_left_of_fork(url: StoreLike) -> set[str]:
             if isinstance(entry, sl.SnapshotPointer):
                 pending += (await reader._tree.snapshot(entry)).entries
     return own - linked
+
+
+def test_a_fork_destroyed_under_its_maker_leaves_no_pin() -> None:
+    async def main() -> None:
+        source, target = two(f"memory://{uuid.uuid4().hex}")
+        store = await made(source)
+        gate = GateStore(sl.open_store(source), "pin/")
+        forking = asyncio.ensure_future(fork(gate, target))
+        await gate.arrived.wait()
+        await destroy(target)
+        gate.open()
+        with pytest.raises((Conflict, NotFound)):
+            await forking
+        assert await PinStore(store).list() == []
+
+    run(main())

@@ -29,7 +29,9 @@ def fork(
     target: Target,
     at: Annotated[
         int | None,
-        typer.Option(metavar="OFFSET", min=1, help="Fork before this offset. [the end]"),
+        typer.Option(
+            metavar="OFFSET", min=1, help="Fork before this offset. Without it, at the end."
+        ),
     ] = None,
     abort: Annotated[
         bool, typer.Option("--abort", help="Give up a fork that was begun and not completed.")
@@ -104,11 +106,15 @@ def copy(
     target: Target,
     from_offset: Annotated[
         int | None,
-        typer.Option("--from", metavar="N", min=1, help="The first offset. [the log's first]"),
+        typer.Option(
+            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
+        ),
     ] = None,
     to_offset: Annotated[
         int | None,
-        typer.Option("--to", metavar="N", min=1, help="Stop before this offset. [the end]"),
+        typer.Option(
+            "--to", metavar="N", min=1, help="Stop before this offset. Without it, at the end."
+        ),
     ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,

@@ -63,18 +63,22 @@ def create_pin(
     name: Name,
     from_offset: Annotated[
         int | None,
-        typer.Option("--from", metavar="N", min=1, help="The first offset. [the log's first]"),
+        typer.Option(
+            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
+        ),
     ] = None,
     to_offset: Annotated[
         int | None,
-        typer.Option("--to", metavar="N", min=1, help="Hold up to before this offset. [the end]"),
+        typer.Option(
+            "--to", metavar="N", min=1, help="Hold what lies before this offset. Without it, all."
+        ),
     ] = None,
     expires: Annotated[
         float | None,
         typer.Option(
             parser=duration_s,
             metavar="DURATION",
-            help="A collection may release it after that long, e.g. 90m, 6h, 7d. [never]",
+            help="A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
         ),
     ] = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
@@ -113,7 +117,9 @@ def renew_pin(
     expires: Annotated[
         float | None,
         typer.Option(
-            parser=duration_s, metavar="DURATION", help="That long from now, e.g. 6h. [never]"
+            parser=duration_s,
+            metavar="DURATION",
+            help="That long from now, e.g. 90m, 6h, 7d. Without it, never.",
         ),
     ] = None,
     as_json: AsJson = False,

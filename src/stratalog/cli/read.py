@@ -152,7 +152,7 @@ def follow(
 
 
 async def _stretch(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
-    """Where the records begin and end. A pin holds whole fragments, and often more than it names."""
+    """Where the records begin and end. A pin holds whole fragments, so more than it names."""
     if pin is None:
         return log.first_offset, log.tail
     from stratalog.objectlog.pin import PinStore

@@ -175,7 +175,7 @@ class _Copying:
         note, begins = await self._source.plan(from_offset, to_offset)
         await probe(self._target, self._runtime)
         manifest = msgspec.structs.replace(
-            Manifest.empty(self._writer, self._runtime.new_id()),
+            Manifest.of_new_log(self._writer, self._runtime),
             initial_offset=begins,
             initial_seq_no=FIRST_SEQ_NO,
             copy=as_fields(note),

@@ -35,7 +35,7 @@ async def create_log(
             return
         raise _exists(store)
     await probe(store, runtime)
-    manifest = Manifest.empty(writer_label(writer), runtime.new_id(), first_offset)
+    manifest = Manifest.of_new_log(writer_label(writer), runtime, first_offset)
     try:
         await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
     except Exists:

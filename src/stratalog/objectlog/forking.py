@@ -180,7 +180,7 @@ class _Forking:
     async def run(self, at: int | None) -> Forked:
         note = await self._begun(at)
         if note.state == "forking":
-            note = await self._open(note, await self._held(note))
+            note = await self._completed(note)
         manifest, _ = await load_manifest(self._target)
         return Forked(
             self._target.url,
@@ -190,6 +190,23 @@ class _Forking:
             note.held_by,
             note.pin,
         )
+
+    async def _completed(self, note: ForkNote) -> ForkNote:
+        """Steps two and three. If the fork was given up meanwhile, nobody else knows of the pin."""
+        try:
+            return await self._open(note, await self._held(note))
+        except (Conflict, NotFound):
+            if await self._is_given_up():
+                await release_source(self._target, note, self._runtime)
+            raise
+
+    async def _is_given_up(self) -> bool:
+        try:
+            manifest, _ = await load_any_manifest(self._target)
+        except NotFound:
+            return True
+        note = note_of(manifest)
+        return note is not None and note.state == "aborted"
 
     async def _begun(self, at: int | None) -> ForkNote:
         """Step one, or the note of a run that has done it before."""
@@ -228,7 +245,7 @@ class _Forking:
             held_by="pin" if source.is_ours else "cursor",
         )
         manifest = msgspec.structs.replace(
-            Manifest.empty(self._writer, self._runtime.new_id()),
+            Manifest.of_new_log(self._writer, self._runtime),
             initial_offset=LogPosition(limit, source.tail.timestamp_us),
             initial_seq_no=source.next_seq_no if source.is_ours else FIRST_SEQ_NO,
             fork=as_fields(note),

@@ -12,9 +12,10 @@
 version, so that no two are byte-equal. ``linked`` has the highest linked sequence number of each
 of the last 64 incarnations, newest last: it settles what became of a write whose answer was lost.
 ``sweep_epoch`` is raised by the sweep; an upload may be linked only under the epoch in which it
-began. What ``seal``, ``predecessor``, ``fork`` and ``copy`` hold is told in ``seal``, ``forking``
-and ``copying``. A log without ``write_id`` was made by wal3: it is read, never written.
-Persisted: keep stable.
+began. It starts at a random number, so that what was uploaded for a log that was destroyed is not
+linked into one that was created in its place. What ``seal``, ``predecessor``, ``fork`` and ``copy``
+hold is told in ``seal``, ``forking`` and ``copying``. A log without ``write_id`` was made by wal3:
+it is read, never written. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.snapshot import Entry, SnapshotPointer, check_adjacent
 from stratalog.objectlog.stored_json import StoredObject
+from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store.protocol import Store
 
@@ -85,6 +87,14 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             write_id=write_id,
             linked={},
         )
+
+    @classmethod
+    def of_new_log(
+        cls, writer: str, runtime: Runtime, first_offset: int = FIRST_OFFSET
+    ) -> Manifest:
+        """The same, with a write id and an epoch that no log before it at this place has had."""
+        made = cls.empty(writer, runtime.new_id(), first_offset)
+        return msgspec.structs.replace(made, sweep_epoch=int(runtime.new_id(8), 16))
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -103,7 +103,7 @@ class Sealer:
         raise _taken(store.url)
 
     async def _begin(self, store: Store, ended: Manifest, named: Link) -> None:
-        first = Manifest.empty(self._writer, self._runtime.new_id())
+        first = Manifest.of_new_log(self._writer, self._runtime)
         strangers = {k: v for k, v in (ended.unknown or {}).items() if k in INHERITED}
         first = msgspec.structs.replace(
             first,
