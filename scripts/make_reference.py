@@ -30,8 +30,8 @@ MODULES = ("stratalog", "stratalog.sync", "stratalog.errors", "stratalog.testing
 
 # Given by other calls: their constructors are not part of the interface.
 NOT_CONSTRUCTED = frozenset(
-    """LogWriter LogReader Cursor Record Fragment Snapshot SnapshotPointer Manifest Node Simulation
-    Trace SimulatedRuntime SimulatedLoop Operation""".split()
+    """LogWriter LogReader Cursor Pin Record Fragment Snapshot SnapshotPointer Manifest Node
+    Simulation Trace SimulatedRuntime SimulatedLoop Operation""".split()
 )
 
 HEADER = """# API reference

@@ -61,6 +61,7 @@ OURS: dict[str, tuple[type[StoredObject], str]] = {
     "our manifest": (Manifest, make.manifest().to_json().decode()),
     "our snapshot": (Snapshot, make.snapshot().to_json().decode()),
     "our cursor": (StoredCursor, make.cursor(deleted=True).to_json().decode()),
+    "our node of a fork": (Snapshot, make.forked_snapshot().to_json().decode()),
     "our plan": (Garbage, make.plan().to_json().decode()),
     "our empty plan": (Garbage, Garbage.empty("golden", "ba9876543210").to_json().decode()),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -20,11 +21,12 @@ from objectlog.whole_log import (
     run,
     sweep,
 )
-from objectlog.wrapped_stores import CountingStore, GateStore, Puts
+from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore, Puts
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, Trimmed
 from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore, StoreLike
+from stratalog.store.protocol import Blob
 from stratalog.testing import History
 
 AT_ONCE = sl.CollectorOptions(interval_s=0.0)
@@ -487,6 +489,72 @@ class TestBehaviour19CursorsAndCollectors:
             await check_collected(store, 6, 10)
             back = await (await cursors.load("keeper")).move(8)
             assert (await back.move(7)).offset == 7
+
+        run(main())
+
+    @pytest.mark.parametrize("dies", [True, False])
+    def test_a_cursor_whose_way_back_is_cut_off_still_holds_where_it_was(
+        self, store_url: str, dies: bool
+    ) -> None:
+        """It is overtaken between its write and its look at the plan, by two collections. The
+        first was about to publish; the second finds it before the start of the log."""
+
+        class Death(Exception):
+            pass
+
+        class Overtaken(PassingStore):
+            collections: Callable[[], Awaitable[None]] | None = None
+
+            async def get(self, path: str) -> Blob:
+                if path == GARBAGE_PATH and self.collections is not None:
+                    await self.collections()
+                    if dies:
+                        raise Death
+                return await super().get(path)
+
+        async def main() -> None:
+            store = await made(store_url)
+            cursors = sl.CursorStore(store)
+            await cursors.create("other", 9)
+            overtaken = Overtaken(store)
+            cursor = await sl.CursorStore(overtaken).create("keeper", 6)
+            gate = GateStore(store, MANIFEST_PATH)
+            sleeper = sl.Collector(gate, options=AT_ONCE)
+            await sleeper.compute()
+            sleeping = asyncio.ensure_future(sleeper.publish())
+            await gate.arrived.wait()
+
+            async def both() -> None:
+                gate.open()
+                assert (await sleeping).first_offset == 6
+                assert (await sl.collect(store, options=AT_ONCE)).first_offset == 6
+
+            overtaken.collections = both
+            with pytest.raises(Death if dies else Trimmed):
+                await cursor.move(2)
+            assert (await cursors.load("keeper")).offset == (2 if dies else 6)
+            assert (await sl.Collector(store).preview()).ignored == ()
+            await check_collected(store, 6, 10)
+            await (await cursors.load("keeper")).move(8)
+            assert (await sl.collect(store, options=AT_ONCE)).first_offset == 8
+
+        run(main())
+
+    def test_a_loaded_cursor_goes_back_only_if_it_counts(self, store_url: str) -> None:
+        async def main() -> None:
+            store = await made(store_url, cursor=6)
+            before = await store.get("cursor/keeper.json")
+            await sl.Collector(store, options=AT_ONCE).compute()
+            await store.put_if_absent(
+                "cursor/late.json", before.data.replace(b'"offset":6', b'"offset":3')
+            )
+            written = await store.get("cursor/late.json")
+            with pytest.raises(Conflict, match="under way"):
+                await (await sl.CursorStore(store).load("late")).move(2)
+            assert (await store.get("cursor/late.json")).data == written.data
+            await sl.Collector(store).cancel()
+            back = await (await sl.CursorStore(store).load("late")).move(2)
+            assert (back.holds(1), back.holds(3), back.holds(4)) == (2, 3, None)
 
         run(main())
 

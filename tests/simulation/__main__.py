@@ -10,16 +10,22 @@ import traceback
 
 from rich.console import Console
 
-from simulation.scenario import run_seed
+from simulation import keeping, scenario
+
+SCENARIOS = {"writing": scenario.run_seed, "keeping": keeping.run_seed}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--scenario", choices=[*SCENARIOS, "both"], default="both", help="who lives on the log"
+    )
     parser.add_argument("--soak", action="store_true", help="go on until stopped")
     parser.add_argument("--minutes", type=float, default=None, help="stop a soak after so long")
     options = parser.parse_args()
+    chosen = [*SCENARIOS] if options.scenario == "both" else [options.scenario]
     console = Console(stderr=True)
     started = time.monotonic()
     seeds = (
@@ -33,22 +39,22 @@ def main() -> int:
             for seed in seeds:
                 if options.minutes and time.monotonic() - started > 60 * options.minutes:
                     break
-                try:
-                    digest = run_seed(seed)
-                except Exception:
-                    console.print(
-                        f"seed {seed} failed; again with: ./dev sim --seeds 1 --seed {seed}"
-                    )
-                    traceback.print_exc()
-                    return 1
+                for name in chosen:
+                    try:
+                        digest = SCENARIOS[name](seed)
+                    except Exception:
+                        again = f"./dev sim --scenario {name} --seeds 1 --seed {seed}"
+                        console.print(f"{name}, seed {seed} failed; again with: {again}")
+                        traceback.print_exc()
+                        return 1
+                    if options.seeds == 1 and not options.soak:
+                        print(f"{name}, seed {seed}: trace {digest}")
                 done += 1
                 rate = done / (time.monotonic() - started)
                 status.update(f"{done} seeds, {rate:.0f} a second")
-                if options.seeds == 1 and not options.soak:
-                    print(f"seed {seed}: trace {digest}")
     except KeyboardInterrupt:
         pass
-    print(f"{done} seeds passed in {time.monotonic() - started:.1f} s")
+    print(f"{done} seeds of {' and '.join(chosen)} passed in {time.monotonic() - started:.1f} s")
     return 0
 
 

@@ -1,6 +1,6 @@
-"""The log under its keepers: collectors, cursors and sweepers beside writers and readers, all at once.
+"""The log under its keepers: cursors, collectors and sweepers, beside writers and readers.
 
-About sixty operations a seed, on trees so narrow that they get deep. Cursors are created, loaded,
+About fifty operations a seed, on trees so narrow that they get deep. Cursors are created, loaded,
 moved forth and back, and deleted. Collectors run whole collections and single phases, finish or
 cancel what others have left, some of them through a writer of their process. Sweepers sweep. Every
 process may stall at the worst moment, just before it decides something, for longer than any
@@ -14,7 +14,7 @@ that is there, together with what was collected, explains the history.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from math import ceil
 from string import digits
@@ -27,13 +27,13 @@ from stratalog.objectlog.garbage import PlanState
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.sweep import sweep
 from stratalog.store.protocol import Blob
-from stratalog.testing import Append, Node, Read, Row, Seen
+from stratalog.testing import Append, Node, Read, Row, Seen, Simulation
 
 WRITES_BEFORE = 8
-WRITES = 12
+WRITES = 9
 READS = 2
-CURSOR_STEPS = 12
-COLLECTIONS = 12
+CURSOR_STEPS = 14
+COLLECTIONS = 14
 SWEEPS = 2
 CURSOR_NAMES = ("a", "b")
 WEAK_MOMENTS = {
@@ -48,6 +48,11 @@ WEAK_MOMENTS = {
 
 class Keeping(World):
     """Everybody at once."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self.span_s = 10 ** self.random.uniform(0.5, 1.7)
+        self.restart_s_max = self.span_s / 4
 
     def options(self) -> sl.WriterOptions:
         random = self.random
@@ -64,18 +69,16 @@ class Keeping(World):
         )
 
     async def live(self) -> None:
-        random = self.random
-        self.span_s = self.restart_s_max = 10 ** random.uniform(0.5, 1.7)
         await self.write_before()
         async with asyncio.TaskGroup() as processes:
             for kind, work, operations, many, calls in (
                 ("writer", self.write, WRITES, (1, 1, 2, 3), 4),
-                ("reader", self.read, READS, (1,), 10),
+                ("reader", self.read, READS, (1, 2), 10),
                 ("cursor", self.hold, CURSOR_STEPS, (1, 2), 8),
                 ("collector", self.collect, COLLECTIONS, (1, 2, 3, 3), 12),
                 ("sweeper", self.sweep, SWEEPS, (1, 2), 12),
             ):
-                count = random.choice(many)
+                count = self.random.choice(many)
                 each = ceil(operations / count)
                 for number in range(count):
                     process = self.process(f"{kind}{number}", each, work, calls_per_operation=calls)
@@ -254,9 +257,9 @@ class Keeping(World):
 
 
 class HesitantStore(PassingStore):
-    """A process's way to the store, on which it may stall just before it decides something.
+    """A process's way to the store, on which it may stall for longer than any interval.
 
-    Each process has its own weak moment, so that the others go on meanwhile.
+    Each has its own weak moment, just before it decides something, and the others go on meanwhile.
     """
 
     def __init__(self, world: Keeping, node: Node) -> None:
@@ -267,30 +270,25 @@ class HesitantStore(PassingStore):
         self._weak_moment = world.random.choice(WEAK_MOMENTS[kind])
 
     async def get(self, path: str) -> Blob:
-        await self._hesitate("get " + path.partition("/")[0])
+        self._hesitate("get " + path.partition("/")[0])
         return await super().get(path)
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
-        await self._hesitate("put " + path.partition("/")[0])
+        self._hesitate("put " + path.partition("/")[0])
         return await super().put_if_absent(path, data)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-        await self._hesitate("put " + path.partition("/")[0])
+        self._hesitate("put " + path.partition("/")[0])
         return await super().put_if_match(path, data, etag)
 
     async def delete_many(self, paths: Sequence[str]) -> None:
-        await self._hesitate("delete")
+        self._hesitate("delete")
         await super().delete_many(paths)
 
-    async def _hesitate(self, moment: str) -> None:
-        world = self._world
-        if moment != self._weak_moment or world.random.random() < 0.5:
-            return
-        seen, patience_s = world.store.changes + world.random.randint(1, 5), 2 * world.span_s
-        while world.store.changes < seen and patience_s > 0.0:
-            nap_s = world.random.uniform(0.0, world.span_s / 5)
-            await asyncio.sleep(nap_s)
-            patience_s -= nap_s
+    def _hesitate(self, moment: str) -> None:
+        random = self._world.random
+        if moment == self._weak_moment and random.random() < 0.6:
+            self._node.pause(self._world.span_s * 10 ** random.uniform(-1.0, 0.3))
 
 
 @contextmanager

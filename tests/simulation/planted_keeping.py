@@ -27,7 +27,7 @@ from stratalog.objectlog.removal import Removal
 from stratalog.objectlog.snapshot import Entry, Snapshot
 from stratalog.objectlog.trimming import Trim, trim
 from stratalog.runtime import Runtime
-from stratalog.setsum import Setsum
+from stratalog.setsum import EMPTY, Setsum
 from stratalog.store.cas import Landed, Patience, swap
 from stratalog.store.protocol import Store
 
@@ -50,7 +50,9 @@ def delete_before_publishing() -> Iterator[None]:
 def sweep_without_the_epoch() -> Iterator[None]:
     """A sweep deletes what a writer may still link: ``reached``, or ``linked`` afterwards."""
 
-    async def unchanged(store: Store, _epoch: int, _runtime: Runtime, _timeout_s: float) -> Manifest:
+    async def unchanged(
+        store: Store, _epoch: int, _runtime: Runtime, _timeout_s: float
+    ) -> Manifest:
         return (await load_manifest(store))[0]
 
     with patch.object(sweep_module, "raise_epoch", unchanged):
@@ -140,7 +142,7 @@ def rebase_that_drops_a_fragment() -> Iterator[None]:
 class Subtracted(Trim):
     """A trim whose sum is what was there without what stays."""
 
-    difference: Setsum = Setsum()
+    difference: Setsum = EMPTY
 
     @property
     def discarded(self) -> Setsum:

@@ -34,8 +34,8 @@ from stratalog.store.memory import MemoryStore
 from stratalog.store.protocol import Blob, Head, Listed
 
 IMMUTABLE = ("log/", "snapshot/")
-MUTABLE = ("manifest/", "gc/", "cursor/", "stage/")
-NEVER_DELETED = ("manifest/", "gc/", "cursor/")
+MUTABLE = ("manifest/", "gc/", "cursor/", "pin/", "stage/")
+NEVER_DELETED = ("manifest/", "gc/", "cursor/", "pin/")
 
 
 class WatchedStore:
@@ -51,8 +51,6 @@ class WatchedStore:
         self._reached: dict[str, Entry] = {}
         self._cursors = HeldCursors()
         self.records = LinkedRecords(self._store._objects)
-        self.changes = 0
-        """How often a plan or a cursor was changed."""
         self.broken: PromiseBroken | None = None
 
     @property
@@ -131,9 +129,7 @@ class WatchedStore:
         self._versions.add((path, data))
         if path == MANIFEST_PATH:
             self._manifest_landed(Manifest.from_json(data), data)
-            return
-        self.changes += 1
-        if path == GARBAGE_PATH:
+        elif path == GARBAGE_PATH:
             self._plan_landed(Garbage.from_json(data, path))
         elif path.startswith(CURSOR_PREFIX):
             self._cursors.landed(path, data)

@@ -8,8 +8,9 @@ than any time-out, and may die at any operation and start again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -289,11 +290,37 @@ def first_of(failure: BaseException) -> BaseException:
     return failure
 
 
+class Defects(logging.Handler):
+    """Failures that the library logs as its own, and turns into a milder error for its caller."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, Exception):  # nothing else is one: the death of a process, say
+            self.found.append(error)
+
+
+@contextmanager
+def no_defects() -> Iterator[None]:
+    """Raise the first defect that was logged, unless something else was noticed."""
+    defects, library = Defects(), logging.getLogger("stratalog")
+    library.addHandler(defects)
+    try:
+        yield
+    finally:
+        library.removeHandler(defects)
+    for defect in defects.found:
+        raise defect
+
+
 def run_world(world: type[World], seed: int) -> str:
     """Run one scenario; gives the digest of its trace.
 
     In every fourth one the table of linked incarnations is so short that writers fall out of it.
     """
     linked_max = 2 if seed % 4 == 0 else LINKED_MAX
-    with patch.object(linking, "LINKED_MAX", linked_max):
+    with patch.object(linking, "LINKED_MAX", linked_max), no_defects():
         return simulate(lambda simulation: world(simulation).run(), seed)

@@ -99,7 +99,8 @@ class ProcessWriters:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.started: list[ProcessWriter] = []
+        self._running: list[ProcessWriter] = []
+        self.pids: list[int] = []
 
     async def open(self, name: str, options: sl.WriterOptions) -> SoakWriter:
         process = await asyncio.create_subprocess_exec(
@@ -115,10 +116,20 @@ class ProcessWriters:
             start_new_session=True,
         )
         writer = ProcessWriter(process)
-        self.started = [each for each in self.started if each.process.returncode is None]
-        self.started.append(writer)
-        await writer.opened()
+        self.pids.append(process.pid)
+        self._running = [each for each in self._running if each.process.returncode is None]
+        self._running.append(writer)
+        try:
+            await writer.opened()
+        except BaseException:
+            await writer.kill()
+            raise
         return writer
+
+    async def end(self) -> None:
+        """Kill those that are left."""
+        for writer in self._running:
+            await writer.kill()
 
 
 @asynccontextmanager
@@ -128,5 +139,4 @@ async def process_writers(url: str) -> AsyncIterator[ProcessWriters]:
     try:
         yield writers
     finally:
-        for writer in writers.started:
-            await writer.kill()
+        await writers.end()

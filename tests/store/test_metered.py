@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stratalog as sl
 from stratalog.errors import Exists
 from stratalog.meter import Meter, bucket_of, middle_s
+from stratalog.objectlog.forking import fork
 from stratalog.store import MemoryStore
+from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.metered import MeteredStore, StoreStats
 
 
@@ -43,7 +46,49 @@ def test_requests_and_bytes_are_counted_by_operation() -> None:
         "delete_many": (1, 0),
     }
     assert (stats.requests, stats.bytes_read, stats.bytes_written) == (9, 9, 12)
+    assert stats.usage == Usage(
+        class_a_requests=5,
+        class_b_requests=3,
+        free_requests=1,
+        bytes_written=17,
+        bytes_read=9,
+    )
     assert msgspec.json.decode(msgspec.json.encode(stats), type=StoreStats) == stats
+
+
+def test_a_listing_is_one_request_for_each_page_and_a_deletion_for_each_thousand() -> None:
+    async def scenario() -> Usage:
+        inner = MemoryStore()
+        for number in range(2500):
+            await inner.put_if_absent(f"{number:04}", b"")
+        store = CountedStore(inner)
+        paths = [row.path async for row in store.list()]
+        assert len(paths) == 2500
+        await store.delete_many(paths)
+        await store.delete_many([])
+        return store.usage
+
+    assert asyncio.run(scenario()) == Usage(class_a_requests=3, free_requests=3)
+
+
+def test_a_log_and_the_logs_that_it_was_forked_from_are_counted_together() -> None:
+    async def scenario() -> None:
+        async with sl.LogWriter.open("memory://counted-source", create=True) as log:
+            for number in range(5):
+                await log.append(b"%d" % number)
+        await fork("memory://counted-source", "memory://counted-fork")
+        async with sl.LogReader.open("memory://counted-fork") as reader:
+            assert len([record async for record in reader.records()]) == 5
+            assert reader.stats["class_b_requests"] == 6
+
+    asyncio.run(scenario())
+
+
+def test_usages_add_up_and_a_copy_does_not_change() -> None:
+    usage = Usage(1, 2, 3, 4, 5)
+    copy = usage.copy()
+    usage.class_a_requests += 10
+    assert copy + copy == Usage(2, 4, 6, 8, 10)
 
 
 @given(st.floats(min_value=0, max_value=100))

@@ -1,15 +1,26 @@
 """The object log: fragments under a compare-and-swapped manifest, verified by a setsum."""
 
 from stratalog.objectlog.collector import Collected, Collector, Outlook, collect
+from stratalog.objectlog.copying import Copied, CopyProgress, copy_log
 from stratalog.objectlog.creation import create_log
 from stratalog.objectlog.cursor import Cursor, CursorStore
+from stratalog.objectlog.forking import Forked, abort_fork, fork
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.garbage import Garbage, PlanState
 from stratalog.objectlog.manifest import Manifest
-from stratalog.objectlog.options import CollectorOptions, Limits, ReaderOptions, WriterOptions
+from stratalog.objectlog.options import (
+    CollectorOptions,
+    CopyOptions,
+    Limits,
+    ReaderOptions,
+    WriterOptions,
+)
+from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.position import LogPosition, Span
 from stratalog.objectlog.reader import LogReader, Record
 from stratalog.objectlog.removal import Removed
+from stratalog.objectlog.seal import Seal
+from stratalog.objectlog.sealing import Sealer
 from stratalog.objectlog.snapshot import Snapshot, SnapshotPointer
 from stratalog.objectlog.writer import LogWriter
 
@@ -17,8 +28,12 @@ __all__ = [
     "Collected",
     "Collector",
     "CollectorOptions",
+    "Copied",
+    "CopyOptions",
+    "CopyProgress",
     "Cursor",
     "CursorStore",
+    "Forked",
     "Fragment",
     "Garbage",
     "Limits",
@@ -27,14 +42,21 @@ __all__ = [
     "LogWriter",
     "Manifest",
     "Outlook",
+    "Pin",
+    "PinStore",
     "PlanState",
     "ReaderOptions",
     "Record",
     "Removed",
+    "Seal",
+    "Sealer",
     "Snapshot",
     "SnapshotPointer",
     "Span",
     "WriterOptions",
+    "abort_fork",
     "collect",
+    "copy_log",
     "create_log",
+    "fork",
 ]

@@ -66,7 +66,6 @@ FORK_TIMEOUT_S = 60.0
 SNAPSHOT_CACHE_BYTES = 1 * MIB
 
 State = Literal["forking", "open", "aborted", "detached"]
-HeldBy = Literal["pin", "cursor"]
 
 
 class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +77,7 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     pin: str
     at: Natural
     state: State
-    held_by: HeldBy = "pin"
+    held_by: Literal["pin", "cursor"] = "pin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class Forked:
     at: int
     """The first offset of its own."""
 
-    held_by: HeldBy
+    held_by: Literal["pin", "cursor"]
     """What keeps the shared objects in the source: a pin, or in a log of wal3 a cursor."""
 
     hold: str

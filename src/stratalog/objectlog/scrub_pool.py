@@ -12,6 +12,7 @@ from typing import cast
 
 from stratalog.errors import Unavailable
 from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.options import MIB
 from stratalog.objectlog.pickling import located
 from stratalog.objectlog.scrub_reading import Examined
 from stratalog.objectlog.scrub_worker import LENGTH, Job, frame
@@ -20,6 +21,13 @@ from stratalog.store.protocol import Store
 
 BATCHES_AHEAD = 2
 
+# Fragments are read by many threads, hashed by one, and freed. glibc would give the pages of each
+# back and fault them in again; in one arena that keeps them, hashing costs a tenth less.
+_MALLOC = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
+    "MALLOC_TRIM_THRESHOLD_": str(128 * MIB),
+}
 _PROGRAM = "from stratalog.objectlog.scrub_worker import main; main()"
 
 
@@ -81,7 +89,7 @@ async def _start_process() -> Process:
             _PROGRAM,
             stdin=PIPE,
             stdout=PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **_MALLOC, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
         )
     except OSError as error:

@@ -12,7 +12,6 @@ hashed rows add up to is compared with the manifest once more as a whole. Nothin
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,11 @@ import msgspec
 
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.objectlog.damage import Damage, DamageKind
+from stratalog.objectlog.description_check import DescriptionCheck, Oddity
 from stratalog.objectlog.fragment import Fragment, decode_fragment
 from stratalog.objectlog.fragment_check import examine_fragment
 from stratalog.objectlog.manifest import Manifest, load_manifest
-from stratalog.objectlog.numbering import Broken, Numbers, Stretch, stretches_of
+from stratalog.objectlog.numbering import Broken, Stretch, stretches_of
 from stratalog.objectlog.options import KIB, ScrubOptions
 from stratalog.objectlog.position import FIRST_OFFSET
 from stratalog.objectlog.scrub import scrub
@@ -37,9 +37,8 @@ from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 
-DEFAULT_OPTIONS = ScrubOptions(processes=0)
+OPTIONS = ScrubOptions(processes=0)
 EXAMINE_INLINE_BYTES_MAX = 32 * KIB
-ODDITIES_MAX = 1000
 
 CheckName = Literal["structure", "sums", "continuity", "self-description"]
 OnProgress = Callable[[int, int], None]
@@ -64,32 +63,6 @@ _CONTINUITY = frozenset(
         DamageKind.FRAGMENT_TIME,
     }
 )
-_MEANINGS = {
-    "missing": "These records were passed over: lost, or never linked.",
-    "late": "These records come after later ones of the same writer.",
-    "twice": "These records are in the log a second time.",
-    "broken": "This record begins like a self-describing one and does not hold what it says.",
-}
-
-
-class Oddity(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not hold between self-describing records."""
-
-    kind: Literal["missing", "late", "twice", "broken"]
-    run: str = ""
-    writer: int = 0
-    first: int = 0
-    """The first number concerned."""
-
-    count: int = 1
-    offset: int = 0
-    """Where in the log it was noticed."""
-
-    detail: str = ""
-
-    @property
-    def meaning(self) -> str:
-        return _MEANINGS[self.kind]
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +117,6 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 async def verify(
     url: StoreLike,
     *,
-    options: ScrubOptions = DEFAULT_OPTIONS,
     on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> VerifyReport:
@@ -152,15 +124,16 @@ async def verify(
 
     It ends where the log ended when it began, reads everything once, and writes nothing.
     """
-    store = PatientStore(open_store(url), runtime, options.timeout_s)
+    store = PatientStore(open_store(url), runtime, OPTIONS.timeout_s)
     manifest = await _readable_manifest(store)
-    examiner = _Examiner(store, options.fragments_max, runtime)
-    description = _Description(FIRST_OFFSET if manifest is None else manifest.first_offset)
+    examiner = _Examiner(store, OPTIONS.fragments_max, runtime)
+    description = DescriptionCheck(FIRST_OFFSET if manifest is None else manifest.first_offset)
     total = _Total(manifest)
 
     def take_over(below: int | None) -> None:
         for part in examiner.take(below):
-            description.add(part)
+            start, limit = part.entry.start.offset, part.entry.limit.offset
+            description.add(start, limit, part.stretches, part.broken)
             total.add(part.entry)
 
     def progress(report: ScrubReport) -> None:
@@ -171,7 +144,7 @@ async def verify(
 
     found = await scrub(
         url,
-        options=dataclasses.replace(options, bodies=True, processes=0),
+        options=OPTIONS,
         on_progress=progress,
         examiner=examiner,
         runtime=runtime,
@@ -269,74 +242,11 @@ class _Total:
         return self._sum if self._next == self._limit else None
 
 
-class _Description:
-    """What the records say about themselves, taken in the order of the log."""
-
-    def __init__(self, first_offset: int) -> None:
-        self._collected = first_offset > FIRST_OFFSET
-        self._writers: dict[tuple[str, int], Numbers] = {}
-        self._passed_over: list[tuple[tuple[str, int], range, int]] = []
-        self._oddities: list[Oddity] = []
-        self.records = 0
-
-    def add(self, part: _Part) -> None:
-        for broken in part.broken:
-            self._note(Oddity(kind="broken", offset=broken.offset, detail=broken.reason))
-        for stretch in part.stretches:
-            self.records += stretch.count
-            self._add(stretch)
-
-    @property
-    def writers(self) -> int:
-        return len(self._writers)
-
-    def oddities(self) -> tuple[Oddity, ...]:
-        """All that does not hold, once the log was read to its end."""
-        missing = (
-            Oddity(
-                kind="missing",
-                run=key[0],
-                writer=key[1],
-                first=low,
-                count=high - low,
-                offset=offset,
-            )
-            for key, numbers, offset in self._passed_over
-            for low, high in self._writers[key].missing
-            if low in numbers
-        )
-        return tuple(sorted((*self._oddities, *missing), key=lambda each: each.offset))
-
-    def _add(self, stretch: Stretch) -> None:
-        key = (stretch.run, stretch.writer)
-        numbers = self._writers.get(key)
-        if numbers is None:
-            # Where the log begins, a writer may have begun before it.
-            numbers = self._writers[key] = Numbers(stretch.first if self._collected else 0)
-        for seen in numbers.see(stretch.first, stretch.count):
-            if seen.how == "missing":
-                if len(self._passed_over) < ODDITIES_MAX:
-                    numbers_passed = range(seen.first, seen.first + seen.count)
-                    self._passed_over.append((key, numbers_passed, stretch.offset))
-            elif seen.how != "new":
-                self._note(
-                    Oddity(
-                        kind=seen.how,
-                        run=stretch.run,
-                        writer=stretch.writer,
-                        first=seen.first,
-                        count=seen.count,
-                        offset=stretch.offset + seen.first - stretch.first,
-                    )
-                )
-
-    def _note(self, oddity: Oddity) -> None:
-        if len(self._oddities) < ODDITIES_MAX:
-            self._oddities.append(oddity)
-
-
 def _report(
-    found: ScrubReport, manifest: Manifest | None, hashed: Setsum | None, description: _Description
+    found: ScrubReport,
+    manifest: Manifest | None,
+    hashed: Setsum | None,
+    description: DescriptionCheck,
 ) -> VerifyReport:
     oddities = description.oddities()
     collected = EMPTY
@@ -367,7 +277,7 @@ def _checks(
     found: ScrubReport,
     balances: bool,
     hashed: Setsum | None,
-    description: _Description,
+    description: DescriptionCheck,
     oddities: Sequence[Oddity],
 ) -> tuple[Check, ...]:
     """Each damage counts for the check that it belongs to; a scrub that stopped shows nothing."""
