@@ -63,6 +63,14 @@ if TYPE_CHECKING:
         create_log,
         fork,
     )
+    from stratalog.objectlog.damage import Damage, DamageKind
+    from stratalog.objectlog.destroy import DestroyReport, destroy
+    from stratalog.objectlog.options import ScrubOptions, SweepOptions
+    from stratalog.objectlog.repair import RepairReport, repair
+    from stratalog.objectlog.scrub import scrub
+    from stratalog.objectlog.scrub_report import ScrubReport
+    from stratalog.objectlog.stage import Stage
+    from stratalog.objectlog.sweep import SweepReport, sweep
     from stratalog.objectlog.verification import VerifyReport, verify
     from stratalog.setsum import Setsum
     from stratalog.store import Store, open_store
@@ -78,6 +86,9 @@ __all__ = [
     "CopyProgress",
     "Cursor",
     "CursorStore",
+    "Damage",
+    "DamageKind",
+    "DestroyReport",
     "Forked",
     "Fragment",
     "Garbage",
@@ -93,14 +104,20 @@ __all__ = [
     "ReaderOptions",
     "Record",
     "Removed",
+    "RepairReport",
+    "ScrubOptions",
+    "ScrubReport",
     "Seal",
     "Sealer",
     "Setsum",
     "Snapshot",
     "SnapshotPointer",
     "Span",
+    "Stage",
     "Store",
     "StratalogError",
+    "SweepOptions",
+    "SweepReport",
     "VerifyReport",
     "WriterOptions",
     "__version__",
@@ -108,18 +125,35 @@ __all__ = [
     "collect",
     "copy_log",
     "create_log",
+    "destroy",
     "errors",
     "fork",
     "open_store",
+    "repair",
+    "scrub",
+    "sweep",
     "sync",
     "verify",
 ]
 
 _HOMES = {
+    "Damage": "stratalog.objectlog.damage",
+    "DamageKind": "stratalog.objectlog.damage",
+    "DestroyReport": "stratalog.objectlog.destroy",
+    "RepairReport": "stratalog.objectlog.repair",
+    "ScrubOptions": "stratalog.objectlog.options",
+    "ScrubReport": "stratalog.objectlog.scrub_report",
     "Setsum": "stratalog.setsum",
+    "Stage": "stratalog.objectlog.stage",
     "Store": "stratalog.store",
+    "SweepOptions": "stratalog.objectlog.options",
+    "SweepReport": "stratalog.objectlog.sweep",
     "VerifyReport": "stratalog.objectlog.verification",
+    "destroy": "stratalog.objectlog.destroy",
     "open_store": "stratalog.store",
+    "repair": "stratalog.objectlog.repair",
+    "scrub": "stratalog.objectlog.scrub",
+    "sweep": "stratalog.objectlog.sweep",
     "verify": "stratalog.objectlog.verification",
 }
 

@@ -10,9 +10,12 @@ import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
+import typer
+
 from s3_server import begin_run, end_run, shared_server
 from soak.process_writers import process_writers
-from stratalog.cli.soak import seconds, tell, watching
+from stratalog.cli.parameters import duration_s
+from stratalog.cli.soak import tell, watching
 from stratalog.soak import History, SoakOptions, SoakReport, soak
 
 
@@ -33,9 +36,18 @@ async def run(options: SoakOptions, history: Path | None, as_json: bool) -> Soak
             )
 
 
+def seconds(text: str) -> float:
+    try:
+        return duration_s(text)
+    except typer.BadParameter as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__)
-    parser.add_argument("--duration", type=seconds, default=600.0, help="for example 30s, 10m, 2h")
+    parser.add_argument(
+        "--duration", type=seconds, default=600.0, help="for example 30s, 10m, 2h"
+    )
     parser.add_argument("--rate", type=float, default=200.0, help="records per second")
     parser.add_argument("--writers", type=int, default=3, help="how many processes write")
     parser.add_argument("--history", type=Path, help="write every operation to this file")

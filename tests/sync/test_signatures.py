@@ -26,6 +26,7 @@ PAIRS = [
     (sl.CursorStore, sync.CursorStore),
     (sl.Cursor, sync.Cursor),
     (sl.Collector, sync.Collector),
+    (sl.Sealer, sync.Sealer),
 ]
 
 

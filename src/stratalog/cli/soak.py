@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, run
 from stratalog.errors import Corrupt
 from stratalog.store.redaction import redact
 
@@ -21,18 +20,9 @@ if TYPE_CHECKING:
 
     from stratalog.soak import Figures, SoakReport
 
-UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 LINE_EVERY_S = 5.0
 
 Watch = Callable[["Figures"], None]
-
-
-def seconds(text: str) -> float:
-    """Seconds from ``90``, ``90s``, ``1.5m``, ``2h`` or ``1d``."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not a duration like 90, 30s, 10m or 2h")
-    return float(found[1]) * UNITS_S[found[2]]
 
 
 def soak(
@@ -41,7 +31,7 @@ def soak(
         float, typer.Option(min=0.001, help="Records per second, about which the rate wanders.")
     ] = 200.0,
     duration: Annotated[
-        float, typer.Option(parser=seconds, metavar="TIME", help="How long: 90, 30s, 10m, 2h.")
+        float, typer.Option(parser=duration_s, metavar="DURATION", help="How long: 30s, 10m, 2h.")
     ] = "60s",  # type: ignore[assignment]
     writers: Annotated[int, typer.Option(min=1, max=256, help="How many share the log.")] = 3,
     force: Annotated[
@@ -91,20 +81,20 @@ def tell(report: SoakReport, *, as_json: bool) -> int:
 
 
 @contextmanager
-def watching(duration_s: float, *, shown: bool) -> Iterator[Watch]:
+def watching(whole_s: float, *, shown: bool) -> Iterator[Watch]:
     """A table that changes on a terminal, a line now and then elsewhere; on standard error."""
     if not shown:
         yield lambda _: None
         return
     if not sys.stderr.isatty():
-        yield _Lines(duration_s)
+        yield _Lines(whole_s)
         return
     from rich.live import Live
 
     screen = output.console(stderr=True)
     with Live(console=screen, transient=True, auto_refresh=False) as live:
         yield lambda figures: live.update(
-            _table(figures, f"soaking, {figures.elapsed_s:,.0f} of {duration_s:,.0f} s"),
+            _table(figures, f"soaking, {figures.elapsed_s:,.0f} of {whole_s:,.0f} s"),
             refresh=True,
         )
 
@@ -112,8 +102,8 @@ def watching(duration_s: float, *, shown: bool) -> Iterator[Watch]:
 class _Lines:
     """Progress for a log file."""
 
-    def __init__(self, duration_s: float) -> None:
-        self._duration_s = duration_s
+    def __init__(self, whole_s: float) -> None:
+        self._whole_s = whole_s
         self._next_s = 0.0
 
     def __call__(self, figures: Figures) -> None:
@@ -121,7 +111,7 @@ class _Lines:
             return
         self._next_s = figures.elapsed_s + LINE_EVERY_S
         sys.stderr.write(
-            f"{figures.elapsed_s:.0f} of {self._duration_s:.0f} s: "
+            f"{figures.elapsed_s:.0f} of {self._whole_s:.0f} s: "
             f"{figures.rate:,.0f} records/s, {figures.acknowledged:,} acknowledged, "
             f"{figures.read:,} read, {figures.unknown:,} unknown, lag {figures.lag:,}, "
             f"{output.count(figures.violations, 'violation')}\n"

@@ -166,7 +166,7 @@ class Chores:
             self._history.ok(noted, reader.tail)
             if reader.tail < taken:
                 self._ledger.violate("tail", f"{name} saw the end at {reader.tail}, not {taken}")
-            stretch = self._sums.draw(self._runtime.random, reader.first_offset)
+            stretch = self._sums.draw(self._runtime.random, reader.first_offset, reader.tail)
             if stretch is None:
                 return
             try:
@@ -210,7 +210,11 @@ class Chores:
             return
         at = offsets[int(len(offsets) * self._runtime.random())]
         try:
-            await fork(self._store, place, at=at, runtime=self._runtime)
+            try:
+                await fork(self._store, place, at=at, runtime=self._runtime)
+            except NotFound as error:
+                # A collection was faster than the pin that the fork had begun.
+                raise Conflict(f"the fork was not made: {error}") from error
             await self._try_fork(place, at, stopping)
             self.forks += 1
         finally:

@@ -34,13 +34,16 @@ class PrefixSums:
         """A batch was read that follows the last one and ends before ``limit``."""
         self._marks.append((limit, self._marks[-1][1] + batch_sum))
 
-    def offsets(self, low: int = 0) -> list[int]:
-        """Where a stretch may begin and end, from an offset on."""
-        return [offset for offset, _ in self._marks if offset >= low]
+    def offsets(self, low: int = 0, high: int | None = None) -> list[int]:
+        """Where a stretch may begin and end, from one offset to another."""
+        known = (offset for offset, _ in self._marks if offset >= low)
+        return [offset for offset in known if high is None or offset <= high]
 
-    def draw(self, random: Callable[[], float], low: int = 0) -> tuple[int, int] | None:
-        """Some stretch from an offset on, if there is one."""
-        offsets = self.offsets(low)
+    def draw(
+        self, random: Callable[[], float], low: int = 0, high: int | None = None
+    ) -> tuple[int, int] | None:
+        """Some stretch between two offsets, if there is one."""
+        offsets = self.offsets(low, high)
         if len(offsets) < 2:
             return None
         first = int(random() * (len(offsets) - 1))

@@ -48,7 +48,10 @@ from stratalog.sync.derived import (
 
 RECORDS_AT_ONCE = 1024
 
+abort_fork = blocking_function(aio.abort_fork)
+copy_log = blocking_function(aio.copy_log)
 create_log = blocking_function(aio.create_log)
+fork = blocking_function(aio.fork)
 sweep = blocking_function(aio_sweep)
 scrub = blocking_function(aio_scrub)
 repair = blocking_function(aio_repair)
@@ -135,6 +138,20 @@ class CursorStore(Twin[aio.CursorStore]):
         return CursorStore._around, (self._aio,)
 
 
+class Sealer(Twin[aio.Sealer]):
+    """Seals one log."""
+
+    def __init__(
+        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        twin = self._around(aio.Sealer(url, writer=writer, runtime=runtime))
+        self._aio, self._thread = twin._aio, twin._thread
+
+    seal = blocking(aio.Sealer.seal)
+    state = blocking(aio.Sealer.state)
+    migrate = blocking(aio.Sealer.migrate)
+
+
 class Collector(Twin[aio.Collector]):
     """Collects one log. ``through`` is a live writer of this process that is to publish."""
 
@@ -201,9 +218,13 @@ __all__ = [
     "CursorStore",
     "LogReader",
     "LogWriter",
+    "Sealer",
+    "abort_fork",
     "collect",
+    "copy_log",
     "create_log",
     "destroy",
+    "fork",
     "repair",
     "scrub",
     "sweep",
