@@ -21,6 +21,7 @@ from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.repair import repair
 from stratalog.objectlog.scrub import scrub
 from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.storage import measure_storage
 from stratalog.objectlog.sweep import sweep
 from stratalog.store import MemoryStore
 from stratalog.store.doctor import examine
@@ -189,6 +190,18 @@ async def scrub_and_repair(bucket: Bucket, store: MemoryStore) -> None:
     assert (await repair(bucket, report)).repaired
 
 
+async def verify_all(bucket: Bucket, store: MemoryStore) -> None:
+    await with_leftovers(store)
+    assert (await sl.verify(bucket)).proven
+    await store.delete_many([MANIFEST_PATH])
+    assert not (await sl.verify(bucket)).proven
+
+
+async def measure(bucket: Bucket, store: MemoryStore) -> None:
+    await with_leftovers(store)
+    assert (await measure_storage(bucket)).amounts["unreferenced"].objects
+
+
 async def destroy_all(bucket: Bucket, store: MemoryStore) -> None:
     await litter(store)
     await destroy(bucket)
@@ -211,6 +224,8 @@ ROLES: dict[str, Role] = {
     "sweep --dry-run": sweep_nothing,
     "scrub": scrub_all,
     "scrub --repair": scrub_and_repair,
+    "verify": verify_all,
+    "cost": measure,
     "destroy": destroy_all,
     "doctor": examine_the_store,
 }

@@ -45,9 +45,7 @@ def seconds(text: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev soak", description=__doc__)
-    parser.add_argument(
-        "--duration", type=seconds, default=600.0, help="for example 30s, 10m, 2h"
-    )
+    parser.add_argument("--duration", type=seconds, default=600.0, help="for example 30s, 10m, 2h")
     parser.add_argument("--rate", type=float, default=200.0, help="records per second")
     parser.add_argument("--writers", type=int, default=3, help="how many processes write")
     parser.add_argument("--history", type=Path, help="write every operation to this file")

@@ -21,8 +21,8 @@ from stratalog.store.protocol import Store
 
 BATCHES_AHEAD = 2
 
-# Fragments are read by many threads, hashed by one, and freed. glibc would give the pages of each
-# back and fault them in again; in one arena that keeps them, hashing costs a tenth less.
+# Many threads read fragments, one hashes and frees them. glibc would give their pages back and
+# fault them in again, some 150 for each fragment; in one arena that keeps them it is about ten.
 _MALLOC = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),

@@ -42,7 +42,6 @@ from stratalog.store import open_store
 from stratalog.store.patient import PatientStore
 
 LENGTH = struct.Struct(">Q")
-SWITCH_INTERVAL_S = 0.1
 
 Batch = tuple[int, Sequence[Fragment]]
 Reads = list[tuple[Fragment, "asyncio.Task[bytes | int | StratalogError]"]]
@@ -77,8 +76,6 @@ def main() -> None:
     # What was imported stays for good, and what comes is freed by counting references.
     gc.freeze()
     gc.disable()
-    # Threads that have read ahead can wait until decoding lets go of the interpreter.
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     asyncio.run(_serve(cast(Job, job), incoming, outgoing))
 
 

@@ -286,31 +286,40 @@ def _checks(
     of_structure = len(found.damages) - len(of_sums) - len(of_continuity)
     whole = found.finished
     added_up = "as the manifest says" if hashed is not None else "each fragment as its entry says"
+    fragments, snapshots = _count(found.fragments, "fragment"), _count(found.snapshots, "snapshot")
+    records, described = _count(found.records, "record"), _count(description.records, "record")
+    writers = _count(description.writers, "writer")
     return (
         Check(
             name="structure",
             held=whole and not of_structure,
-            evidence=f"{found.fragments:,} fragments below {found.snapshots:,} snapshots"
+            evidence=f"{fragments} below {snapshots}"
             if whole
             else f"stopped before offset {found.next_offset:,}: too much is damaged",
         ),
         Check(
             name="sums",
             held=whole and balances and not of_sums and not of_structure,
-            evidence=f"{found.records:,} records hashed; they add up {added_up}"
+            evidence=f"{records} hashed, adding up {added_up}"
             if balances
             else "the hashed records do not add up to what the manifest says",
         ),
         Check(
             name="continuity",
             held=whole and not of_continuity and not of_structure,
-            evidence=f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}",
+            evidence=f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}"
+            if found.limit_offset > found.first_offset
+            else "no offsets",
         ),
         Check(
             name="self-description",
             held=whole and not oddities,
-            evidence=f"{description.records:,} records of {description.writers:,} writers"
+            evidence=f"{described} of {writers}"
             if description.records
             else "no record describes itself",
         ),
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
