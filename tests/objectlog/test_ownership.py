@@ -15,6 +15,7 @@ from stratalog.objectlog.stage import stage_path
 from stratalog.setsum import EMPTY, Setsum
 
 NAMES = UploadNames(ids)
+NAMES.incarnation = "0123456789ab"  # every run of the tests has the same names
 MINE = NAMES.incarnation
 FRAGMENT = (
     "log/Bucket=0000000000001000/Writer=0123456789ab-7/FragmentSeqNo=0000000000001234.parquet"

@@ -288,7 +288,7 @@ class HesitantStore(PassingStore):
     def _hesitate(self, moment: str) -> None:
         random = self._world.random
         if moment == self._weak_moment and random.random() < 0.6:
-            self._node.pause(self._world.span_s * random.uniform(0.2, 1.2))
+            self._node.pause(self._world.span_s * 10 ** random.uniform(-1.0, 0.3))
 
 
 @contextmanager
