@@ -365,3 +365,19 @@ def test_a_fork_destroyed_under_its_maker_leaves_no_pin() -> None:
         assert await PinStore(store).list() == []
 
     run(main())
+
+
+def test_a_collection_that_is_faster_than_the_pin_only_shortens_the_fork(store_url: str) -> None:
+    async def main() -> None:
+        source, target = two(store_url)
+        store = await made(source, cursor=4)
+        gate = GateStore(sl.open_store(source), "pin/")
+        forking = asyncio.ensure_future(fork(gate, target, at=8))
+        await gate.arrived.wait()
+        await sl.collect(store, options=AT_ONCE)
+        gate.open()
+        assert (await forking).first_offset == 4
+        assert await bodies_of(target) == bodies(4, 8)
+        assert len(await PinStore(store).list()) == 1
+
+    run(main())

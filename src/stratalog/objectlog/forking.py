@@ -193,7 +193,8 @@ class _Forking:
     async def _completed(self, note: ForkNote) -> ForkNote:
         """Steps two and three. If the fork was given up meanwhile, nobody else knows of the pin."""
         try:
-            return await self._open(note, await self._held(note))
+            note, held = await self._held(note)
+            return await self._open(note, held)
         except (Conflict, NotFound):
             if await self._is_given_up():
                 await release_source(self._target, note, self._runtime)
@@ -264,28 +265,43 @@ class _Forking:
                 hint="A fork shares objects. Use copy between stores.",
             ) from None
 
-    async def _held(self, note: ForkNote) -> Sequence[Entry]:
+    async def _held(self, note: ForkNote) -> tuple[ForkNote, Sequence[Entry]]:
         """Step two. Gives what may be shared, nothing if there is nothing before the point."""
         if note.held_by == "cursor":
             source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
             window = Window(source.first_offset, note.at)
-            return [entry for entry in source.entries if window.overlaps(entry)]
-        pin = await self._pinned(note)
-        return () if pin is None else pin.entries
-
-    async def _pinned(self, note: ForkNote) -> Pin | None:
+            return note, [entry for entry in source.entries if window.overlaps(entry)]
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
         while True:
             source, _ = await load_manifest(self._source)
             if source.first_offset >= note.at:
-                return None
+                return note, ()
             try:
-                text = f"held by the fork at {self._target.url}"
-                return await pins.create(note.pin, source.first_offset, note.at, note=text)
-            except Exists:
-                return await pins.confirm(await pins.load(note.pin))
-            except Trimmed:
-                continue
+                return note, (await self._pinned(pins, note, source.first_offset)).entries
+            except (Trimmed, NotFound):
+                # A collection was faster. The pin is released, and its name is not used again.
+                note = await self._with_another_pin(note)
+
+    async def _pinned(self, pins: PinStore, note: ForkNote, first_offset: int) -> Pin:
+        text = f"held by the fork at {self._target.url}"
+        try:
+            return await pins.create(note.pin, first_offset, note.at, note=text)
+        except Exists:
+            return await pins.confirm(await pins.load(note.pin))
+
+    async def _with_another_pin(self, note: ForkNote) -> ForkNote:
+        """Name another pin, before it is made. ``Conflict`` if the fork was given up meanwhile."""
+        renamed = msgspec.structs.replace(note, pin=f"fork_{self._runtime.new_id()}")
+
+        def rename(manifest: Manifest) -> Manifest | None:
+            if _note(manifest) != note:
+                return None
+            return _with_note(manifest, renamed, "forking", self._runtime)
+
+        found = _note(await _change(self._target, rename, self._runtime))
+        if found.state != "forking":
+            raise Conflict("the fork was completed or given up meanwhile", path=MANIFEST_PATH)
+        return found
 
     async def _open(self, note: ForkNote, held: Sequence[Entry]) -> ForkNote:
         """Step three."""

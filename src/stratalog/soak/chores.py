@@ -210,11 +210,7 @@ class Chores:
             return
         at = offsets[int(len(offsets) * self._runtime.random())]
         try:
-            try:
-                await fork(self._store, place, at=at, runtime=self._runtime)
-            except NotFound as error:
-                # A collection was faster than the pin that the fork had begun.
-                raise Conflict(f"the fork was not made: {error}") from error
+            await fork(self._store, place, at=at, runtime=self._runtime)
             await self._try_fork(place, at, stopping)
             self.forks += 1
         finally:
