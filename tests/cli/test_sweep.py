@@ -49,7 +49,7 @@ def test_programs_get_every_number() -> None:
     run(open_store(url).put_if_absent("log/notes.txt", b"mine"))
     told = call_json("sweep", url)
     assert (told["url"], told["dry_run"], told["rounds"]) == (url, False, 1)
-    assert (told["epoch_before"], told["epoch_after"]) == (0, 1)
+    assert told["epoch_after"] == told["epoch_before"] + 1
     assert told["deleted"] == {"objects": 4, "bytes": 24}
     assert told["spared"] == {stage: {"objects": 4, "bytes": 24}}
     assert told["unknown"] == {"objects": 1, "bytes": 4}

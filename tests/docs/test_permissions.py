@@ -152,6 +152,17 @@ async def hold_cursors(bucket: Bucket, _: MemoryStore) -> None:
     assert len(await cursors.list()) == 2
 
 
+async def hold_pins(bucket: Bucket, _: MemoryStore) -> None:
+    pins = PinStore(bucket)
+    pin = await pins.create("mine", 2)
+    await (await pin.renew(2**50)).release()
+    assert [pin.name for pin in await pins.list()] == ["past"]
+
+
+async def seal(bucket: Bucket, _: MemoryStore) -> None:
+    assert (await sl.Sealer(bucket).seal()).offset == 10
+
+
 async def collect(bucket: Bucket, _: MemoryStore) -> None:
     assert (await sl.collect(bucket, options=AT_ONCE)).removed.snapshots
     await (await sl.CursorStore(bucket.inner).load("keeper")).move(7)
@@ -212,12 +223,20 @@ async def examine_the_store(bucket: Bucket, _: MemoryStore) -> None:
     assert (await examine(bucket, rounds=2)).held
 
 
+# What they need is granted in two places at once; tests/objectlog has their operations.
+OF_TWO_PLACES = (
+    "source of a `fork` or a `copy",
+    "the same, made by wal3, of a `fork",
+    "target of a `fork` or a `copy",
+)
 Role = Callable[[Bucket, MemoryStore], Awaitable[None]]
 ROLES: dict[str, Role] = {
     "reader": read,
     "writer": write,
     "creating a log": create,
     "cursor holder": hold_cursors,
+    "pin holder": hold_pins,
+    "seal`, `migrate": seal,
     "collect": collect,
     "collect --dry-run": preview,
     "sweep": sweep_all,
@@ -232,7 +251,7 @@ ROLES: dict[str, Role] = {
 
 
 def test_every_role_of_the_table_is_tried() -> None:
-    assert list(granted()) == list(ROLES)
+    assert [role for role in granted() if role not in OF_TWO_PLACES] == list(ROLES)
 
 
 @pytest.mark.parametrize("role", ROLES)
