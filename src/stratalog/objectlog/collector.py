@@ -25,7 +25,7 @@ from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.cursor import Cursor, CursorStore
 from stratalog.objectlog.forking import detach_fork
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, load_garbage
-from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.options import MIB, CollectorOptions
 from stratalog.objectlog.pin import Pin, PinStore
@@ -253,8 +253,9 @@ class Collector:
                 if plan is None:
                     break
                 manifest = await self.publish()
-            except Conflict:
-                if attempts_left == 0:
+            except (Conflict, NotFound) as error:
+                # Not found is a plan that another collector has finished meanwhile.
+                if attempts_left == 0 or error.path == MANIFEST_PATH:
                     raise
                 continue
             removed += await self.delete(on_progress)
