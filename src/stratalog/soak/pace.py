@@ -2,7 +2,7 @@
 
 Real load is never even, and even load finds nothing. The rate stays for a while somewhere between a
 quarter and twice of what was asked for; now and then it is many times that for a moment, or nothing
-at all. Everything is drawn from the given source, so that a seed decides it.
+at all, though not in the beginning. All of it is drawn from the given source, so a seed decides it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pace:
 
     def _change(self) -> None:
         kind = self._random()
-        if kind < 0.1:
+        if kind < 0.1 and self._at_s > 0:
             self.current, length_s = 0.0, self._between(0.2, 2.0)
         elif kind < 0.2:
             self.current, length_s = BURST * self._rate, self._between(0.05, 0.25)
