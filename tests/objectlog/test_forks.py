@@ -17,10 +17,12 @@ from objectlog.whole_log import bodies_of, rows_of, run
 from objectlog.wrapped_stores import CountingStore, GateStore, Puts
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable
 from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.forking import abort_fork, fork, note_of
+from stratalog.objectlog.fork_note import note_of
+from stratalog.objectlog.forking import fork
 from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.unforking import abort_fork
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.testing import History
@@ -39,6 +41,15 @@ async def collect_to(url: StoreLike, offset: int) -> None:
     except NotFound:
         await cursors.create("keeper", offset)
     await sl.collect(url, options=AT_ONCE)
+
+
+async def begin(source: StoreLike, target: StoreLike) -> None:
+    """A fork whose maker died before it made its pin."""
+    gate = GateStore(sl.open_store(source), "pin/")
+    dying = asyncio.ensure_future(fork(gate, target))
+    await gate.arrived.wait()
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
 
 
 async def check_fork(url: StoreLike, first: int, limit: int) -> None:
@@ -239,6 +250,46 @@ class TestRefusals:
             gate.open()
             await forking
             assert await bodies_of(target) == bodies(1, 10)
+
+        run(main())
+
+
+class TestTwoRuns:
+    """One run sleeps, another takes the fork over; whoever opens it has a pin that stays."""
+
+    @pytest.mark.parametrize("held", ["pin/", "manifest/"])
+    def test_a_sleeper_neither_opens_the_fork_nor_loosens_it(
+        self, store_url: str, held: str
+    ) -> None:
+        async def main() -> None:
+            source, target = two(store_url)
+            store = await made(source, cursor=1)
+            slow = GateStore(sl.open_store(source if held == "pin/" else target), held)
+            if held == "manifest/":
+                await begin(source, target)
+            sleeping = asyncio.ensure_future(
+                fork(slow, target) if held == "pin/" else fork(source, slow)
+            )
+            await slow.arrived.wait()
+            opened = await fork(source, target)
+            await (await sl.CursorStore(store).load("keeper")).move(9)
+            await sl.collect(store, options=AT_ONCE)
+            slow.open()
+            assert (await sleeping).hold == opened.hold
+            assert [pin.name for pin in await PinStore(store).list()] == [opened.hold]
+            await sl.collect(store, options=AT_ONCE)
+            await check_fork(target, 1, 10)
+
+        run(main())
+
+    def test_many_at_once_make_one_fork(self, store_url: str) -> None:
+        async def main() -> None:
+            source, target = two(store_url)
+            store = await made(source)
+            forked = await asyncio.gather(*(fork(source, target) for _ in range(4)))
+            assert len({each.hold for each in forked}) == 1
+            assert [pin.name for pin in await PinStore(store).list()] == [forked[0].hold]
+            await check_fork(target, 1, 10)
 
         run(main())
 

@@ -20,7 +20,7 @@ from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.sweep import sweep
 from stratalog.store import MemoryStore, StoreLike
-from stratalog.store.protocol import Listed
+from stratalog.store.protocol import Blob, Listed
 from stratalog.testing import History
 
 
@@ -47,6 +47,30 @@ class ListingStore(PassingStore):
         if prefix == self._prefix and self._act is not None:
             act, self._act = self._act, None
             await act()
+
+
+class BusyStore(PassingStore):
+    """Lets others act once, just before a read or listing of this number."""
+
+    def __init__(self, inner: sl.Store, moment: int, act: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(inner)
+        self._moment = moment
+        self._act = act
+        self.asked = 0
+
+    async def get(self, path: str) -> Blob:
+        await self._pass()
+        return await super().get(path)
+
+    async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+        await self._pass()
+        async for row in self.inner.list(prefix, after):
+            yield row
+
+    async def _pass(self) -> None:
+        number, self.asked = self.asked, self.asked + 1
+        if number == self._moment:
+            await self._act()
 
 
 async def collect(store: sl.Store) -> None:
@@ -208,6 +232,31 @@ class TestBehaviour21:
 
             await sl.Collector(ListingStore(store, "pin/", meanwhile)).clear_pins()
             assert await pinned_bodies(store, "second", 2, 5) == bodies(2, 5)
+
+        run(main())
+
+    @pytest.mark.parametrize("moment", range(8))
+    def test_a_pin_made_on_a_newer_tree_is_cleared_against_that_tree(self, moment: int) -> None:
+        """Between any two requests the log rolls up, and that is pinned and released."""
+
+        async def main() -> None:
+            store = await made(MemoryStore(), (LEAF, LEAF, LEAF), cursor=1)
+            first = await PinStore(store).create("first", 2, 3)
+            await first.release()
+
+            async def meanwhile() -> None:
+                options = sl.WriterOptions(rollup_entries=2, snapshot_entries_max=3)
+                async with sl.LogWriter.open(store, options=options) as log:
+                    for number in range(4, 9):
+                        await log.append(b"%d" % number)
+                second = await PinStore(store).create("second", 1, 8)
+                await second.release()
+
+            busy = BusyStore(store, moment, meanwhile)
+            await sl.Collector(busy, options=AT_ONCE).clear_pins()
+            assert [body for _, _, body in await check_whole_log(store)] == bodies(
+                1, 9 if busy.asked > moment else 4
+            )
 
         run(main())
 

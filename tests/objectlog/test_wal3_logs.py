@@ -19,7 +19,8 @@ from stratalog.cli.tree import load_tree
 from stratalog.errors import Conflict, Corrupt, Invalid, Trimmed
 from stratalog.objectlog.copying import copy_log
 from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.forking import Forked, abort_fork, fork, note_of
+from stratalog.objectlog.fork_note import note_of
+from stratalog.objectlog.forking import Forked, fork
 from stratalog.objectlog.garbage import GARBAGE_PATH
 from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.options import ScrubOptions
@@ -27,6 +28,7 @@ from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.scrub import scrub
 from stratalog.objectlog.sealing import Sealer
 from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.unforking import abort_fork
 from stratalog.setsum import EMPTY
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob

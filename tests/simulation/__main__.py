@@ -10,9 +10,13 @@ import traceback
 
 from rich.console import Console
 
-from simulation import keeping, scenario
+from simulation import branching, keeping, scenario
 
-SCENARIOS = {"writing": scenario.run_seed, "keeping": keeping.run_seed}
+SCENARIOS = {
+    "writing": scenario.run_seed,
+    "keeping": keeping.run_seed,
+    "branching": branching.run_seed,
+}
 
 
 def main() -> int:
@@ -20,12 +24,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument(
-        "--scenario", choices=[*SCENARIOS, "both"], default="both", help="who lives on the log"
+        "--scenario", choices=[*SCENARIOS, "all"], default="all", help="who lives on the log"
     )
     parser.add_argument("--soak", action="store_true", help="go on until stopped")
     parser.add_argument("--minutes", type=float, default=None, help="stop a soak after so long")
     options = parser.parse_args()
-    chosen = [*SCENARIOS] if options.scenario == "both" else [options.scenario]
+    chosen = [*SCENARIOS] if options.scenario == "all" else [options.scenario]
     console = Console(stderr=True)
     started = time.monotonic()
     seeds = (
@@ -54,7 +58,7 @@ def main() -> int:
                 status.update(f"{done} seeds, {rate:.0f} a second")
     except KeyboardInterrupt:
         pass
-    print(f"{done} seeds of {' and '.join(chosen)} passed in {time.monotonic() - started:.1f} s")
+    print(f"{done} seeds of {', '.join(chosen)} passed in {time.monotonic() - started:.1f} s")
     return 0
 
 

@@ -14,19 +14,16 @@ that is there, together with what was collected, explains the history.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from math import ceil
-from string import digits
 
 import stratalog as sl
-from objectlog.wrapped_stores import PassingStore
-from simulation.world import TIMEOUT_S, World, run_world
-from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError, Trimmed
+from simulation.hesitation import HesitantStore
+from simulation.world import TIMEOUT_S, OneLog, forgiven, kind_of, run_world
+from stratalog.errors import Conflict, Invalid, NotFound, Trimmed
 from stratalog.objectlog.garbage import PlanState
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.sweep import sweep
-from stratalog.store.protocol import Blob
 from stratalog.testing import Append, Node, Read, Row, Seen, Simulation
 
 WRITES_BEFORE = 8
@@ -46,7 +43,7 @@ WEAK_MOMENTS = {
 """Before which calls a process of this kind may stall."""
 
 
-class Keeping(World):
+class Keeping(OneLog):
     """Everybody at once."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -85,9 +82,9 @@ class Keeping(World):
                     processes.create_task(process)
 
     async def check(self) -> None:
-        await self.append_the_last()
+        await self.append_the_last(self.store)
         await self.finish()
-        assert not self.store.unreached, f"left for good: {sorted(self.store.unreached)}"
+        assert not self.store.left, f"left for good: {sorted(self.store.left)}"
         await self.check_history()
 
     async def finish(self) -> None:
@@ -105,7 +102,8 @@ class Keeping(World):
         await sweep(store, runtime=runtime)
 
     def way(self, node: Node) -> HesitantStore:
-        return HesitantStore(self, node)
+        moment = self.random.choice(WEAK_MOMENTS[kind_of(node)])
+        return HesitantStore(node, moment, self.span_s, self.random)
 
     async def rest(self, operations: int) -> None:
         """Wait before one of so many operations, so that all take about as long together."""
@@ -254,52 +252,6 @@ class Keeping(World):
             with forgiven():
                 options = SweepOptions(timeout_s=TIMEOUT_S)
                 await sweep(self.way(node), options=options, runtime=node.runtime)
-
-
-class HesitantStore(PassingStore):
-    """A process's way to the store, on which it may stall for longer than any interval.
-
-    Each has its own weak moment, just before it decides something, and the others go on meanwhile.
-    """
-
-    def __init__(self, world: Keeping, node: Node) -> None:
-        super().__init__(node.store)
-        self._world = world
-        self._node = node
-        kind = node.name.partition(".")[0].rstrip(digits)
-        self._weak_moment = world.random.choice(WEAK_MOMENTS[kind])
-
-    async def get(self, path: str) -> Blob:
-        self._hesitate("get " + path.partition("/")[0])
-        return await super().get(path)
-
-    async def put_if_absent(self, path: str, data: bytes) -> str:
-        self._hesitate("put " + path.partition("/")[0])
-        return await super().put_if_absent(path, data)
-
-    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-        self._hesitate("put " + path.partition("/")[0])
-        return await super().put_if_match(path, data, etag)
-
-    async def delete_many(self, paths: Sequence[str]) -> None:
-        self._hesitate("delete")
-        await super().delete_many(paths)
-
-    def _hesitate(self, moment: str) -> None:
-        random = self._world.random
-        if moment == self._weak_moment and random.random() < 0.6:
-            self._node.pause(self._world.span_s * 10 ** random.uniform(-1.0, 0.3))
-
-
-@contextmanager
-def forgiven() -> Iterator[None]:
-    """Errors that any caller must live with. Damage is none of them."""
-    try:
-        yield
-    except Corrupt:
-        raise
-    except StratalogError:
-        return
 
 
 def run_seed(seed: int) -> str:

@@ -14,7 +14,7 @@ from contextlib import aclosing
 import msgspec
 
 import stratalog as sl
-from simulation.world import TIMEOUT_S, World, run_world
+from simulation.world import TIMEOUT_S, OneLog, run_world
 from stratalog.errors import Corrupt, StratalogError, Unavailable
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.manifest import Manifest
@@ -27,7 +27,7 @@ OPERATIONS = 60
 STRANGE_FIELD = "keeper"
 
 
-class Writing(World):
+class Writing(OneLog):
     """Writers beside readers and a keeper."""
 
     def options(self) -> sl.WriterOptions:
@@ -57,7 +57,7 @@ class Writing(World):
                 processes.create_task(self.keeping_process())
 
     async def check(self) -> None:
-        await self.append_the_last()
+        await self.append_the_last(self.store)
         await self.check_history()
 
     # Reading

@@ -1,4 +1,4 @@
-"""Behaviours 1 to 9 and 14 to 19 under faults, over many seeds; and that the checks would notice.
+"""Behaviours 1 to 9 and 14 to 24 under faults, over many seeds; and that the checks would notice.
 
 A failing seed is a bug report: `./dev sim --scenario NAME --seeds 1 --seed N` runs it again.
 """
@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from simulation import keeping, planted, planted_keeping, scenario
+from simulation import (
+    branching,
+    keeping,
+    planted,
+    planted_branching,
+    planted_keeping,
+    scenario,
+)
 from simulation.promises import PromiseBroken
 from stratalog.errors import Corrupt
 from stratalog.testing import HistoryViolation, SimulationError
@@ -40,6 +47,12 @@ def test_collection_and_sweep_take_what_may_go_and_nothing_else(first: int) -> N
         keeping.run_seed(seed)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_seals_pins_forks_and_destruction_hurt_nobody(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        branching.run_seed(seed)
+
+
 @pytest.mark.parametrize("plant", planted.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug(plant: Plant) -> None:
     assert_found(plant, scenario.run_seed, PLANTED_SEEDS)
@@ -50,10 +63,19 @@ def test_the_simulation_finds_a_planted_bug_in_keeping(plant: Plant) -> None:
     assert_found(plant, keeping.run_seed, PLANTED_SEEDS_KEEPING)
 
 
-@pytest.mark.parametrize("module", ["scenario", "keeping"])
+@pytest.mark.parametrize("plant", planted_branching.PLANTED, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_a_planted_bug_in_branching(plant: Plant) -> None:
+    assert_found(plant, branching.run_seed, PLANTED_SEEDS)
+
+
+@pytest.mark.parametrize("module", ["scenario", "keeping", "branching"])
 def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
     source = f"from simulation.{module} import run_seed; print(run_seed(7), run_seed(8))"
-    run_seed = {"scenario": scenario.run_seed, "keeping": keeping.run_seed}[module]
+    run_seed = {
+        "scenario": scenario.run_seed,
+        "keeping": keeping.run_seed,
+        "branching": branching.run_seed,
+    }[module]
     traces = set()
     for hash_seed in ("1", "2"):
         outcome = subprocess.run(

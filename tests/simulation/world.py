@@ -1,4 +1,4 @@
-"""What every scenario has: one log, processes that write to it, stall and die, and the history.
+"""What every scenario has: processes that write to a log, stall and die, and the history.
 
 Writers of several processes append singly, in batches, at an expected offset, pipelined and with
 cancelled callers. Each process reaches the store through faults of its own, may stall for longer
@@ -12,11 +12,13 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
+from string import digits
 from typing import Any
 from unittest.mock import patch
 
 import stratalog as sl
-from simulation.watched_store import WatchedStore
+from simulation.watched_log import WatchedLog
+from simulation.watched_store import WatchedBucket, WatchedStore
 from stratalog.errors import Conflict, Corrupt, StratalogError, Unknown
 from stratalog.objectlog import linking
 from stratalog.objectlog.manifest import LINKED_MAX
@@ -45,25 +47,29 @@ Work = Callable[[Node, int], Coroutine[Any, Any, None]]
 class World:
     """The world of one seed. A scenario adds who else lives in it."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, bucket: WatchedBucket) -> None:
         self.simulation = simulation
         self.random: Random = simulation.random
-        self.store = WatchedStore()
+        self.bucket = bucket
         self.history = History(simulation.loop.time)
         self.bodies = 0
         self.restarts = 0
         self.restart_s_max = 0.0
 
     async def run(self) -> str:
-        await sl.create_log(self.store, runtime=self.simulation.runtime)
         try:
+            await self.begin()
             await self.live()
             await self.simulation.settle()
             await self.check()
         except (Exception, BaseExceptionGroup) as failure:
-            self.store.raise_if_broken()  # which came first, and may well be the cause
+            self.bucket.raise_if_broken()  # which came first, and may well be the cause
             raise first_of(failure) from None
         return self.simulation.trace.digest()
+
+    async def begin(self) -> None:
+        """What is there before anybody comes."""
+        raise NotImplementedError
 
     async def live(self) -> None:
         """All processes, from their start to their end."""
@@ -83,25 +89,27 @@ class World:
 
     # The end
 
-    async def append_the_last(self) -> None:
+    async def append_the_last(self, store: Store, client: str = "last") -> None:
         """A new writer opens the log with no action, and writes."""
-        self.store.raise_if_broken()
+        self.bucket.raise_if_broken()
         runtime = self.simulation.runtime
-        async with sl.LogWriter.open(self.store, writer="last", runtime=runtime) as log:
+        async with sl.LogWriter.open(store, writer="last", runtime=runtime) as log:
             body = self.body()
-            await self.history.observe("last", Append((body,)), log.append(body))
+            await self.history.observe(client, Append((body,)), log.append(body))
 
-    async def check_history(self) -> None:
+    async def check_log(self, store: Store, log: WatchedLog, history: History) -> None:
         """The log that is there, after what the store saw being collected, explains all answers."""
-        async with sl.LogReader.open(self.store, runtime=self.simulation.runtime) as reader:
-            collected = self.store.records.before(reader.first_offset)
+        async with sl.LogReader.open(store, runtime=self.simulation.runtime) as reader:
+            collected = log.records.before(reader.first_offset)
             rows: list[Row] = [
                 (record.offset, record.timestamp_us, record.body)
                 async for record in reader.records(reader.first_offset)
             ]
-        check_appends(self.history, [*collected, *rows])
-        self.store.raise_if_broken()
-        # A task of a dead process ends as it may; nobody is left to look at its result.
+        check_appends(history, [*collected, *rows], first_offset=log.records.first_offset)
+        self.bucket.raise_if_broken()
+
+    def check_nothing_was_swallowed(self) -> None:
+        """A task of a dead process ends as it may; nobody is left to look at its result."""
         unhandled = [
             each
             for each in self.simulation.unhandled
@@ -118,7 +126,7 @@ class World:
     def node(self, name: str) -> Node:
         faults = Faults.swarm(self.random)
         skew_us = self.random.choice((0, 0, -5_000_000, 30_000_000))
-        return self.simulation.node(name, self.store, faults, skew_us=skew_us)
+        return self.simulation.node(name, self.bucket, faults, skew_us=skew_us)
 
     async def process(
         self, name: str, operations: int, work: Work, *, calls_per_operation: int = 4
@@ -243,6 +251,21 @@ class World:
                 raise result
 
 
+class OneLog(World):
+    """A world that has one log, which is the whole store."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.store = WatchedStore()
+        super().__init__(simulation, self.store)
+
+    async def begin(self) -> None:
+        await sl.create_log(self.store, runtime=self.simulation.runtime)
+
+    async def check_history(self) -> None:
+        await self.check_log(self.store, self.store.log(""), self.history)
+        self.check_nothing_was_swallowed()
+
+
 class Service:
     """The one writer of a process, opened again when it is used up."""
 
@@ -290,6 +313,22 @@ def first_of(failure: BaseException) -> BaseException:
     return failure
 
 
+def kind_of(node: Node) -> str:
+    """What a process is there for."""
+    return node.name.partition(".")[0].rstrip(digits)
+
+
+@contextmanager
+def forgiven() -> Iterator[None]:
+    """Errors that any caller must live with. Damage is none of them."""
+    try:
+        yield
+    except Corrupt:
+        raise
+    except StratalogError:
+        return
+
+
 class Defects(logging.Handler):
     """Failures that the library logs as its own, and turns into a milder error for its caller."""
 
@@ -316,7 +355,7 @@ def no_defects() -> Iterator[None]:
         raise defect
 
 
-def run_world(world: type[World], seed: int) -> str:
+def run_world(world: Callable[[Simulation], World], seed: int) -> str:
     """Run one scenario; gives the digest of its trace.
 
     In every fourth one the table of linked incarnations is so short that writers fall out of it.

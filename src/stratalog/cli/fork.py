@@ -62,8 +62,9 @@ def fork(
 
 
 async def _abort(source: str, target: str) -> None:
-    from stratalog.objectlog.forking import abort_fork, note_of
+    from stratalog.objectlog.fork_note import note_of
     from stratalog.objectlog.manifest import load_any_manifest
+    from stratalog.objectlog.unforking import abort_fork
 
     manifest, _ = await load_any_manifest(open_store(target))
     note, named = note_of(manifest), open_store(source).url

@@ -151,7 +151,7 @@ async def _pins(store: Store) -> list[Pin] | None:
 def _ties(manifest: Manifest) -> dict[str, object]:
     """Where the log ends, where it comes from and where it goes on."""
     from stratalog.objectlog.copy_note import copy_note_of
-    from stratalog.objectlog.forking import note_of
+    from stratalog.objectlog.fork_note import note_of
     from stratalog.objectlog.seal import predecessor_of, seal_of
 
     seal, before = seal_of(manifest), predecessor_of(manifest)

@@ -4,7 +4,7 @@ from stratalog.objectlog.collector import Collected, Collector, Outlook, collect
 from stratalog.objectlog.copying import Copied, CopyProgress, copy_log
 from stratalog.objectlog.creation import create_log
 from stratalog.objectlog.cursor import Cursor, CursorStore
-from stratalog.objectlog.forking import Forked, abort_fork, fork
+from stratalog.objectlog.forking import Forked, fork
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.garbage import Garbage, PlanState
 from stratalog.objectlog.manifest import Manifest
@@ -22,6 +22,7 @@ from stratalog.objectlog.removal import Removed
 from stratalog.objectlog.seal import Seal
 from stratalog.objectlog.sealing import Sealer
 from stratalog.objectlog.snapshot import Snapshot, SnapshotPointer
+from stratalog.objectlog.unforking import abort_fork
 from stratalog.objectlog.writer import LogWriter
 
 __all__ = [

@@ -23,7 +23,6 @@ from stratalog.errors import Conflict, Exists, Invalid, NotFound
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.cursor import Cursor, CursorStore
-from stratalog.objectlog.forking import detach_fork
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, load_garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
@@ -36,6 +35,7 @@ from stratalog.objectlog.reach import Reach, Root
 from stratalog.objectlog.removal import OnProgress, Removal, Removed
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.tree import Tree, missing
+from stratalog.objectlog.unforking import detach_fork
 from stratalog.objectlog.writer import LogWriter
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -199,11 +199,15 @@ class Collector:
     async def clear_pins(self, on_progress: OnProgress | None = None) -> Removed:
         """Delete what only pins held that are released now, or that are past their expiry.
 
-        The manifest is read before the pins are listed: a pin that comes later counts only if
-        a manifest that is newer still links what it holds.
+        The manifest is read between two listings. It is younger than what the released pins point
+        to, so what it does not link is gone from it for good; and a pin that the second listing
+        does not show counts only if a manifest that is younger still links what it holds.
         """
+        _, let_go = await self._pins.sort_out()
+        if not let_go:
+            return Removed()
         manifest, _ = await load_manifest(self._store)
-        held, let_go = await self._pins.sort_out()
+        held, _ = await self._pins.sort_out()
         roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
         removed = Removed()
         for pin in let_go:

@@ -31,7 +31,7 @@ import msgspec
 
 from stratalog.errors import Conflict, NotFound, Unavailable, Unknown
 from stratalog.objectlog.amending import amend
-from stratalog.objectlog.forking import abort_fork, note_of, release_source
+from stratalog.objectlog.fork_note import note_of, release_source
 from stratalog.objectlog.manifest import (
     MANIFEST_PATH,
     Manifest,
@@ -44,6 +44,7 @@ from stratalog.objectlog.pin import PinStore, pin_path
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.seal import Seal, as_fields, is_being_destroyed, seal_of
 from stratalog.objectlog.survey import Amount
+from stratalog.objectlog.unforking import abort_fork
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.cas import Patience

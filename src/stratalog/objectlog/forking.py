@@ -11,7 +11,9 @@ So the order is
     3  the fork's manifest, ``open``          links them
 
 Nobody reads or writes a fork that is not open, and no fork is open without its pin. A run that was
-cut short is completed by the next one. To give it up instead, its manifest is first put to
+cut short is completed by the next one, which takes it over: it names a pin of its own, and from
+then on the earlier run, should it only sleep, cannot open the fork. So a pin is confirmed, and
+used, by the one run that made it. To give the fork up instead, its manifest is first put to
 ``aborted``; only then may the pin go, since a sleeper could open the fork until then. A fork that
 no longer reaches into its source (it was collected beyond the point where it left) is put to
 ``detached`` after its pin is released. A fork of a fork has its pin in the fork, whose own pin
@@ -23,61 +25,53 @@ the pin (``wal3_hold``): it holds back wal3's collection for as long as the fork
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.dividing import encode_part, part_of
+from stratalog.objectlog.fork_note import (
+    FORK_TIMEOUT_S,
+    ForkNote,
+    change_fork,
+    note_of,
+    release_source,
+    require_note,
+    with_note,
+)
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import (
     FIRST_SEQ_NO,
     MANIFEST_PATH,
     Manifest,
-    decode_manifest,
     load_any_manifest,
     load_manifest,
 )
 from stratalog.objectlog.names import UploadNames, writer_label
 from stratalog.objectlog.options import MIB
-from stratalog.objectlog.pin import Pin, PinStore
-from stratalog.objectlog.position import LogPosition, Natural, check_offset
+from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.position import LogPosition, check_offset
 from stratalog.objectlog.prefix import Prefix, prefix_of
 from stratalog.objectlog.seal import as_fields
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
-from stratalog.objectlog.stored_json import StoredObject
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.objectlog.trimming import Unloaded
-from stratalog.objectlog.wal3_hold import hold_by_cursor, let_go_of_cursor
+from stratalog.objectlog.wal3_hold import hold_by_cursor
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import StoreLike, open_store
-from stratalog.store.cas import Landed, Patience, create, put_once, swap
+from stratalog.store.cas import Patience, create, put_once
 from stratalog.store.patient import PatientStore
 from stratalog.store.probe import probe
-from stratalog.store.protocol import Blob, Store
+from stratalog.store.protocol import Store
 from stratalog.store.sibling import sibling
 
-FORK_TIMEOUT_S = 60.0
 SNAPSHOT_CACHE_BYTES = 1 * MIB
-
-State = Literal["forking", "open", "aborted", "detached"]
-
-
-class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """What a fork's manifest says about where it comes from."""
-
-    what: ClassVar[str] = "note of a fork"
-
-    source: str
-    pin: str
-    at: Natural
-    state: State
-    held_by: Literal["pin", "cursor"] = "pin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +89,6 @@ class Forked:
 
     hold: str
     """Its name there."""
-
-
-def note_of(manifest: Manifest) -> ForkNote | None:
-    """Where a log was forked from, or None if it was not."""
-    if manifest.fork is None:
-        return None
-    return ForkNote.from_json(msgspec.json.encode(manifest.fork), MANIFEST_PATH)
 
 
 async def fork(
@@ -123,46 +110,6 @@ async def fork(
     return await _Forking(source, target, writer_label(writer), runtime).run(at)
 
 
-async def abort_fork(target: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> None:
-    """Give up a fork that is not open yet, and let go of what it holds in its source."""
-    store = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
-
-    def abort(manifest: Manifest) -> Manifest | None:
-        note = _note(manifest)
-        if note.state != "forking":
-            return None
-        return _with_note(manifest, note, "aborted", runtime)
-
-    manifest = await _change(store, abort, runtime)
-    note = _note(manifest)
-    if note.state not in ("aborted", "detached"):
-        raise Conflict("the fork is open already", path=MANIFEST_PATH, hint="Destroy it instead.")
-    await release_source(store, note, runtime)
-
-
-async def detach_fork(store: Store, *, runtime: Runtime) -> bool:
-    """Let go of the source once neither the fork nor a pin of it reaches below its own part.
-
-    The manifest is read before the pins: one that is made later cannot hold what is cut off.
-    """
-    manifest, _ = await load_manifest(store)
-    note = note_of(manifest)
-    if note is None or note.state != "open" or manifest.first_offset < note.at:
-        return False
-    if any(pin.from_offset < note.at for pin in await PinStore(store, runtime=runtime).list_all()):
-        return False
-    await release_source(store, note, runtime)
-
-    def detach(current: Manifest) -> Manifest | None:
-        known = _note(current)
-        return (
-            None if known.state == "detached" else _with_note(current, known, "detached", runtime)
-        )
-
-    await _change(store, detach, runtime)
-    return True
-
-
 class _Forking:
     """One run of the three steps."""
 
@@ -177,28 +124,44 @@ class _Forking:
             raise Invalid("a log cannot be its own fork", hint="Choose another place.")
 
     async def run(self, at: int | None) -> Forked:
-        note = await self._begun(at)
-        if note.state == "forking":
-            note = await self._completed(note)
-        manifest, _ = await load_manifest(self._target)
-        return Forked(
-            self._target.url,
-            note.source,
-            manifest.first_offset,
-            note.at,
-            note.held_by,
-            note.pin,
-        )
+        patience = self._patience()
+        while True:
+            note = await self._begun(at)
+            if note.state == "forking":
+                completed = await self._completed(note)
+                if completed is None:
+                    if await patience.pause():
+                        continue
+                    raise Conflict("others keep taking over the fork", path=MANIFEST_PATH)
+                note = completed
+            manifest, _ = await load_manifest(self._target)
+            return Forked(
+                self._target.url,
+                note.source,
+                manifest.first_offset,
+                note.at,
+                note.held_by,
+                note.pin,
+            )
 
-    async def _completed(self, note: ForkNote) -> ForkNote:
-        """Steps two and three. If the fork was given up meanwhile, nobody else knows of the pin."""
+    async def _completed(self, note: ForkNote) -> ForkNote | None:
+        """Steps two and three, by the run that the note belongs to. None if another took it over.
+
+        The pin of a fork that was given up, or that is another's now, is known to nobody else.
+        """
         try:
-            note, held = await self._held(note)
-            return await self._open(note, held)
+            held = await self._held(note)
+            if held is None:
+                return None
+            note, entries = held
+            opened = await self._open(note, entries)
         except (Conflict, NotFound):
             if await self._is_given_up():
                 await release_source(self._target, note, self._runtime)
             raise
+        if opened is None or opened.pin != note.pin:
+            await release_source(self._target, note, self._runtime)
+        return opened
 
     async def _is_given_up(self) -> bool:
         try:
@@ -209,7 +172,7 @@ class _Forking:
         return note is not None and note.state == "aborted"
 
     async def _begun(self, at: int | None) -> ForkNote:
-        """Step one, or the note of a run that has done it before."""
+        """Step one. What another run has begun is taken over, under a pin of our own."""
         try:
             manifest, _ = await load_any_manifest(self._target)
         except NotFound:
@@ -217,6 +180,12 @@ class _Forking:
         note = note_of(manifest)
         if note is None or note.source != self._source.url or at not in (None, note.at):
             raise _taken(self._target)
+        if note.state == "forking":
+            taken = await self._with_another_pin(note)
+            if taken is None:
+                return await self._begun(at)
+            await release_source(self._target, note, self._runtime)
+            return taken
         if note.state == "aborted":
             raise Exists(
                 f"the fork at {self._target.url} was given up",
@@ -236,10 +205,9 @@ class _Forking:
         if limit > source.tail.offset:
             raise Invalid(f"the log ends at {source.tail.offset}", actual=source.tail.offset)
         await probe(self._target, self._runtime)
-        pin = f"fork_{self._runtime.new_id()}"
         note = ForkNote(
             source=self._source.url,
-            pin=pin,
+            pin=self._new_pin(),
             at=limit,
             state="forking",
             held_by="pin" if source.is_ours else "cursor",
@@ -253,7 +221,7 @@ class _Forking:
         try:
             await create(self._target, MANIFEST_PATH, manifest.to_json(), self._patience())
         except Exists:
-            raise _taken(self._target) from None
+            return await self._begun(at)
         return note
 
     async def _check_same_store(self) -> None:
@@ -265,56 +233,62 @@ class _Forking:
                 hint="A fork shares objects. Use copy between stores.",
             ) from None
 
-    async def _held(self, note: ForkNote) -> tuple[ForkNote, Sequence[Entry]]:
-        """Step two. Gives what may be shared, nothing if there is nothing before the point."""
+    async def _held(self, note: ForkNote) -> tuple[ForkNote, Sequence[Entry]] | None:
+        """Step two. Gives what may be shared, nothing if there is nothing before the point.
+
+        None if another run has taken the fork over.
+        """
         if note.held_by == "cursor":
             source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
             window = Window(source.first_offset, note.at)
             return note, [entry for entry in source.entries if window.overlaps(entry)]
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
+        text = f"held by the fork at {self._target.url}"
         while True:
             source, _ = await load_manifest(self._source)
-            if source.first_offset >= note.at:
+            first = source.first_offset
+            if first >= note.at:
                 return note, ()
             try:
-                return note, (await self._pinned(pins, note, source.first_offset)).entries
-            except (Trimmed, NotFound):
-                # A collection was faster. The pin is released, and its name is not used again.
-                note = await self._with_another_pin(note)
+                pin = await pins.create(note.pin, first, note.at, note=text, reuse=False)
+            except (Trimmed, Exists):
+                # A collection was faster, or another run, and has released the pin.
+                again = await self._with_another_pin(note)
+                if again is None:
+                    return None
+                note = again
+            else:
+                return note, pin.entries
 
-    async def _pinned(self, pins: PinStore, note: ForkNote, first_offset: int) -> Pin:
-        text = f"held by the fork at {self._target.url}"
-        try:
-            return await pins.create(note.pin, first_offset, note.at, note=text)
-        except Exists:
-            return await pins.confirm(await pins.load(note.pin))
+    async def _with_another_pin(self, note: ForkNote) -> ForkNote | None:
+        """The note with a pin of our own, put in the place of this one. None if it has changed.
 
-    async def _with_another_pin(self, note: ForkNote) -> ForkNote:
-        """Name another pin, before it is made. ``Conflict`` if the fork was given up meanwhile."""
-        renamed = msgspec.structs.replace(note, pin=f"fork_{self._runtime.new_id()}")
+        Whoever relied on the pin that was named before cannot open the fork any more.
+        """
+        renamed = msgspec.structs.replace(note, pin=self._new_pin())
 
         def rename(manifest: Manifest) -> Manifest | None:
-            if _note(manifest) != note:
+            if require_note(manifest) != note:
                 return None
-            return _with_note(manifest, renamed, "forking", self._runtime)
+            return with_note(manifest, renamed, "forking", self._runtime)
 
-        found = _note(await _change(self._target, rename, self._runtime))
-        if found.state != "forking":
-            raise Conflict("the fork was completed or given up meanwhile", path=MANIFEST_PATH)
-        return found
+        found = require_note(await change_fork(self._target, rename, self._runtime))
+        if found.state == "aborted":
+            raise _given_up()
+        return renamed if found == renamed else None
 
-    async def _open(self, note: ForkNote, held: Sequence[Entry]) -> ForkNote:
-        """Step three."""
+    async def _open(self, note: ForkNote, held: Sequence[Entry]) -> ForkNote | None:
+        """Step three, if the note is still ours. None if another run has taken the fork over."""
         entries = await self._shared(held, note) if held else ()
 
         def open_(manifest: Manifest) -> Manifest | None:
-            if _note(manifest).state != "forking":
+            if require_note(manifest) != note:
                 return None
             if not entries:
-                return _with_note(manifest, note, "open", self._runtime)
+                return with_note(manifest, note, "open", self._runtime)
             first = entries[0].start
             return msgspec.structs.replace(
-                _with_note(manifest, note, "open", self._runtime),
+                with_note(manifest, note, "open", self._runtime),
                 setsum=Setsum.total(entry.setsum for entry in entries),
                 collected=EMPTY,
                 acc_bytes=sum(entry.num_bytes for entry in entries),
@@ -324,11 +298,13 @@ class _Forking:
                 initial_seq_no=self._first_seq_no,
             )
 
-        manifest = await _change(self._target, open_, self._runtime)
-        found = _note(manifest)
-        if found.state not in ("open", "detached"):
-            raise Conflict("the fork was given up meanwhile", path=MANIFEST_PATH)
-        return found
+        found = require_note(await change_fork(self._target, open_, self._runtime))
+        if found.state == "aborted":
+            raise _given_up()
+        return None if found.state == "forking" else found
+
+    def _new_pin(self) -> str:
+        return f"fork_{self._runtime.new_id()}"
 
     async def _shared(self, held: Sequence[Entry], note: ForkNote) -> tuple[Entry, ...]:
         """The entries of the fork's root; what has to be made for them is stored."""
@@ -370,55 +346,8 @@ class _Forking:
         return Patience(self._runtime, FORK_TIMEOUT_S)
 
 
-async def release_source(store: Store, note: ForkNote, runtime: Runtime) -> None:
-    """Release what holds the shared objects in the source of a fork. Again without harm."""
-    source = sibling(store, note.source)
-    if note.held_by == "cursor":
-        await let_go_of_cursor(source, note.pin, runtime)
-        return
-    pins = PinStore(source, runtime=runtime)
-    try:
-        pin = await pins.load(note.pin)
-    except NotFound:
-        return
-    await pin.release()
-
-
-async def _change(
-    store: Store, change: Callable[[Manifest], Manifest | None], runtime: Runtime
-) -> Manifest:
-    """Put the changed manifest of a fork, again until nothing is left to change."""
-    manifest, etag = await load_any_manifest(store)
-    while True:
-        changed = change(manifest)
-        if changed is None:
-            return manifest
-        changed.check()
-        write_id = changed.write_id
-
-        def is_ours(blob: Blob, write_id: str | None = write_id) -> bool:
-            return decode_manifest(blob.data).write_id == write_id
-
-        patience = Patience(runtime, FORK_TIMEOUT_S)
-        settled = await swap(store, MANIFEST_PATH, changed.to_json(), etag, is_ours, patience)
-        if isinstance(settled, Landed) and settled.newer is None:
-            return changed
-        current = settled.newer if isinstance(settled, Landed) else settled.current
-        if current is None:
-            raise NotFound(f"the log at {store.url} is gone", path=MANIFEST_PATH)
-        manifest, etag = decode_manifest(current.data), current.etag
-
-
-def _note(manifest: Manifest) -> ForkNote:
-    note = note_of(manifest)
-    if note is None:
-        raise Invalid("this log is not a fork")
-    return note
-
-
-def _with_note(manifest: Manifest, note: ForkNote, state: State, runtime: Runtime) -> Manifest:
-    noted = msgspec.structs.replace(note, state=state)
-    return msgspec.structs.replace(manifest, fork=as_fields(noted), write_id=runtime.new_id())
+def _given_up() -> Conflict:
+    return Conflict("the fork was given up meanwhile", path=MANIFEST_PATH)
 
 
 def _taken(store: Store) -> Exists:

@@ -181,11 +181,13 @@ class PinStore:
         *,
         note: str = "",
         expires_us: int | None = None,
+        reuse: bool = True,
     ) -> Pin:
         """Hold a stretch of the log. ``Exists`` if there is a pin of this name.
 
         Whole fragments are held, up to the tail if ``to_offset`` is not given. ``Trimmed`` if
-        the stretch is not, or no longer, all there.
+        the stretch is not, or no longer, all there. Without ``reuse`` the name of a pin that was
+        released counts as taken for ever.
         """
         path = pin_path(name)
         check_offset(from_offset)
@@ -193,13 +195,34 @@ class PinStore:
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
         stored = self._holding(manifest, from_offset, to_offset, note, expires_us)
-        etag = await self._claim(name, path, stored)
-        return await self.confirm(Pin(self, name, stored, etag))
+        return await self._confirm(await self._claim(name, path, stored, reuse))
 
-    async def confirm(self, pin: Pin) -> Pin:
+    async def use_up(self, name: str) -> None:
+        """See to it that a pin of this name holds nothing, and never will: see ``reuse``."""
+        nowhere, now_us = LogPosition(FIRST_OFFSET), self._runtime.now_us()
+        tombstone = StoredPin(
+            start=nowhere,
+            limit=nowhere,
+            snapshots=(),
+            fragments=(),
+            owner=self._owner,
+            note="",
+            created_us=now_us,
+            format=FORMAT,
+            write_id=self._runtime.new_id(),
+            released=True,
+        )
+        path, patience = pin_path(name), Patience(self._runtime, PIN_TIMEOUT_S)
+        try:
+            await create(self._store, path, tombstone.to_json(), patience)
+        except Exists:
+            stored, etag = await read_pin(self._store, path)
+            await self._release(Pin(self, name, stored, etag))
+
+    async def _confirm(self, pin: Pin) -> Pin:
         """The pin, once the manifest, read after it was written, has what it points to.
 
-        ``create`` does this. It is to be done again for a pin whose maker may have died before.
+        Only by whoever has written it: to one who fails here it is of no use, and is released.
         """
         patience = Patience(self._runtime, PIN_TIMEOUT_S)
         path = pin_path(pin.name)
@@ -295,14 +318,15 @@ class PinStore:
             write_id=self._runtime.new_id(),
         )
 
-    async def _claim(self, name: str, path: str, stored: StoredPin) -> str:
+    async def _claim(self, name: str, path: str, stored: StoredPin, reuse: bool) -> Pin:
         """Write the first version, over a tombstone if there is one that is cleared."""
         try:
             patience = Patience(self._runtime, PIN_TIMEOUT_S)
-            return await create(self._store, path, stored.to_json(), patience)
+            etag = await create(self._store, path, stored.to_json(), patience)
+            return Pin(self, name, stored, etag)
         except Exists:
             before, witness = await read_pin(self._store, path)
-        if not before.released:
+        if not before.released or not reuse:
             raise Exists(f"there is already a pin {name!r}", path=path)
         if not before.is_cleared:
             raise Exists(
@@ -310,7 +334,9 @@ class PinStore:
                 path=path,
                 hint="Choose another name, or collect first.",
             )
-        return await self._swap(path, stored, witness, name)
+        # What lies there may have been this very version, created after all and then collected.
+        stored = msgspec.structs.replace(stored, write_id=self._runtime.new_id())
+        return Pin(self, name, stored, await self._swap(path, stored, witness, name))
 
     async def _renew(self, pin: Pin, expires_us: int | None) -> Pin:
         _check("", expires_us, None)

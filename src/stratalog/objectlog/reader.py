@@ -38,6 +38,7 @@ from stratalog.store import StoreLike, open_store
 from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
+from stratalog.store.sibling import sibling
 
 DEFAULT_OPTIONS = ReaderOptions()
 NO_LIMITS = Limits()
@@ -265,9 +266,8 @@ class LogReader:
         if seal is None or seal.successor is None:
             return None
         try:
-            reader = await LogReader.open(
-                seal.successor.url, options=self._options, runtime=self._runtime
-            )
+            place = sibling(self._store, seal.successor.url)
+            reader = await LogReader.open(place, options=self._options, runtime=self._runtime)
         except NotFound:
             return None
         back = predecessor_of(reader.manifest)

@@ -34,13 +34,15 @@ from stratalog.objectlog import (
     WriterOptions,
 )
 from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.forking import abort_fork, fork, note_of
+from stratalog.objectlog.fork_note import note_of
+from stratalog.objectlog.forking import fork
 from stratalog.objectlog.fragment import body_views
 from stratalog.objectlog.manifest import load_any_manifest
 from stratalog.objectlog.numbering import stretches_of
 from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.self_describing import HEADER_BYTES, SelfDescribed, encode_described
 from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.unforking import abort_fork
 from stratalog.runtime import Runtime, run_blocking
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.soak.history import History, described
