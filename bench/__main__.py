@@ -14,6 +14,7 @@ import typer
 from bench import ROOT
 from bench.charts import draw
 from bench.collection.questions import COLLECTION
+from bench.forks.questions import FORKS
 from bench.object_log.questions import OBJECT_LOG
 from bench.places import Place, directory_place, seaweed_place
 from bench.report import one_line, show, wide_console
@@ -52,6 +53,16 @@ def collection(
 ) -> None:
     """Collection and scrubbing: what they cost, and what they cost those who append meanwhile."""
     _run(COLLECTION, quick, only, output)
+
+
+@app.command("forks")
+def forks(
+    quick: Quick = False,
+    only: Annotated[list[str] | None, typer.Option(help=FORKS.help_of_only())] = None,
+    output: Output = None,
+) -> None:
+    """Forks and pins: what a fork takes to make and to read, and what pins take from a writer."""
+    _run(FORKS, quick, only, output)
 
 
 def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | None) -> None:

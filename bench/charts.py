@@ -27,6 +27,7 @@ CURVES = {
     "scale": "Largest root put as the log grows",
     "prefix": "Objects that a collection touches, by what it drops",
     "log-size": "Objects that a collection touches, by how long the log is",
+    "forking": "Requests that a fork takes, by how long the log is",
 }
 
 Painter = Callable[[Axes], None]
@@ -47,9 +48,9 @@ def draw(run: Run, folder: Path) -> list[Path]:
     ]
     series = [each for each in run.measurements if isinstance(each, Series)]
     charts: list[tuple[str, str, int, Painter]] = [
-        ("throughput-ratios", "Throughput: share of the unavoidable work's (higher is better)",
+        ("throughput-ratios", "Throughput: share of the baseline's (higher is better)",
          len(at_least), lambda axes: _ratio_bars(axes, at_least)),
-        ("latency-ratios", "Latency: multiple of the unavoidable work's (lower is better)",
+        ("latency-ratios", "Latency: multiple of the baseline's (lower is better)",
          len(at_most), lambda axes: _ratio_bars(axes, at_most)),
         ("pipelining", "Throughput: multiple of one fragment in flight (higher is better)",
          len(many_times), lambda axes: _ratio_bars(axes, many_times)),

@@ -2,7 +2,9 @@
 
 Writes to a temporary directory, reads everything back verified, draws the tree that has grown
 meanwhile, and shows requests, bytes and time. Then it looks after the log: a cursor lets half of it
-go, the space comes back, and the rest is examined. The directory is removed at the end.
+go, the space comes back, and the rest is examined. It branches the log without copying it. In the
+end comes the proof: a log whose writers are killed while it is collected, swept, pinned and forked,
+and every record of it accounted for. The directory is removed at the end.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ from rich.table import Table
 
 import stratalog as sl
 from stratalog.cli import output
+from stratalog.cli.soak import tell, watching
 from stratalog.cli.tree import load_tree, picture
+from stratalog.cli.verify import tell as tell_verified
 from stratalog.objectlog.scrub import scrub
 from stratalog.objectlog.sweep import sweep
+from stratalog.soak import SoakOptions, soak
 from stratalog.store import DirectoryStore
 from stratalog.store.metered import MeteredStore, StoreStats
 
@@ -38,6 +43,7 @@ RECORDS = 1_000_000
 APPENDERS = 1_000
 BURST = 20
 BODY_BYTES = 100
+PROOF_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,36 @@ async def look_after(store: DirectoryStore, records: int) -> list[Care]:
     return cares
 
 
+async def branch(store: DirectoryStore, target: DirectoryStore) -> None:
+    """A fork that shares what its source has, takes a record of its own, and is verified."""
+    source, fork, seconds = MeteredStore(store), MeteredStore(target), stopwatch()
+    forked = await sl.fork(source, fork)
+    requests = source.stats().requests + fork.stats().requests
+    written = source.stats().bytes_written + fork.stats().bytes_written
+    async with sl.LogWriter.open(target, writer="experiment") as log:
+        await log.append(b"only in the fork")
+    shared = forked.at - forked.first_offset
+    output.say(
+        f"\nA fork of it shares {shared:,} records and copies none: {requests} requests, "
+        f"{output.size(written)} written, {seconds():.2f} s."
+    )
+    report = await sl.verify(target)
+    tell_verified(report)
+    if not report.proven:
+        raise sl.errors.Corrupt("the fork is not what it promises to be")
+
+
+async def prove(store: DirectoryStore, seconds: float) -> None:
+    """Writers that die in the middle of their work, and every record of theirs found once."""
+    options = SoakOptions(rate=2_000.0, duration_s=seconds, life_s=2.0, chore_s=1.0)
+    output.say("\nThe proof: writers are killed at random, and nothing is lost or doubled.")
+    with watching(seconds, shown=True) as watch:
+        report = await soak(store, options=options, on_progress=watch)
+    tell(report, as_json=False)
+    if not report.proven:
+        raise sl.errors.Corrupt("the soak broke a promise")
+
+
 def stopwatch() -> Callable[[], float]:
     """How many seconds have passed since this was called."""
     clock = asyncio.get_running_loop().time
@@ -212,9 +248,9 @@ def requests(stats: StoreStats, name: str) -> str:
     return f"{operation.count:,} (p50 {operation.p50_s * 1000:.1f} ms)"
 
 
-async def demo(records: int) -> None:
+async def demo(records: int, soak_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="stratalog-demo-") as folder:
-        store = DirectoryStore(folder)
+        store = DirectoryStore(f"{folder}/orders")
         output.say(f"A log of {records:,} records of {BODY_BYTES} bytes in {folder}\n")
         phases = [await write(store, records), await read_back(store, records)]
         output.say("")
@@ -224,20 +260,25 @@ async def demo(records: int) -> None:
         output.say("Every record came back once, with the hash it was written with.\n")
         cares = await look_after(store, records)
         output.draw(came_back(cares))
-    output.say(
-        "What the cursor let go of is gone, and the rest is whole. "
-        "Try your own: ./dev python -m stratalog --help"
-    )
+        output.say("What the cursor let go of is gone, and the rest is whole.")
+        await branch(store, DirectoryStore(f"{folder}/experiment"))
+        await prove(DirectoryStore(f"{folder}/soak"), soak_s)
+    output.say("\nTry your own: ./dev python -m stratalog --help")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__)
     parser.add_argument("--records", type=int, default=RECORDS, help="how many (%(default)s)")
+    parser.add_argument(
+        "--proof", type=float, default=PROOF_S, help="how many seconds it lasts (%(default)s)"
+    )
     arguments = parser.parse_args()
     if arguments.records < 1:
         parser.error("--records is at least 1")
+    if arguments.proof <= 0:
+        parser.error("--proof is a number of seconds")
     try:
-        asyncio.run(demo(arguments.records))
+        asyncio.run(demo(arguments.records, arguments.proof))
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -57,7 +57,38 @@ def test_a_quick_run_of_the_collection_shows_growth_with_what_goes_and_not_with_
         assert (tmp_path / f"collection-{chart}.svg").read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize(("bench", "known"), [("object-log", "bulk"), ("collection", "beside")])
+@pytest.mark.s3
+@pytest.mark.slow
+def test_a_quick_run_of_the_forks_shows_growth_with_the_depth_and_not_with_the_log(
+    tmp_path: Path,
+) -> None:
+    arguments = ["forks", "--quick", "--output", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    run = Run.load(tmp_path / "forks.json")
+    curves = {each.name: each.y for each in run.measurements if isinstance(each, Series)}
+    figures = [each for each in run.measurements if isinstance(each, Figure)]
+    depths = [each.value for each in figures if each.unit == "levels"]
+    assert depths == sorted(depths)
+    assert len(set(depths)) > 1
+    for what in ("read", "written"):
+        at_tail, in_middle = curves[f"at the tail: {what}"], curves[f"in the middle: {what}"]
+        assert len(at_tail) == len(in_middle) == len(depths)
+        assert len(set(at_tail)) == 1
+        assert max(in_middle) - min(in_middle) <= max(depths) - min(depths)
+    assert all(each.passes is not False for each in figures)
+    ratios = [each for each in run.measurements if isinstance(each, Ratio)]
+    for question in ("reading", "pinned"):
+        places = {each.place for each in ratios if each.question == question}
+        assert places == {"directory", "SeaweedFS"}
+    assert all(len(each.ours) == len(each.baseline) == PAIRS_QUICK for each in ratios)
+    for chart in ("forking", "throughput-ratios"):
+        assert (tmp_path / f"forks-{chart}.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("bench", "known"), [("object-log", "bulk"), ("collection", "beside"), ("forks", "pinned")]
+)
 def test_an_unknown_question_is_refused_with_the_known_ones(bench: str, known: str) -> None:
     done = CliRunner().invoke(app, [bench, "--only", "colour"])
     assert done.exit_code == 2

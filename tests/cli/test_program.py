@@ -272,7 +272,7 @@ def test_the_version_is_told_by_the_installed_program() -> None:
 def test_the_demo_shows_a_tree_and_what_it_cost_and_leaves_nothing(tmp_path: Path) -> None:
     demo = Path(__file__).parents[2] / "scripts" / "demo.py"
     done = subprocess.run(
-        [sys.executable, demo, "--records", "2000"],
+        [sys.executable, demo, "--records", "2000", "--proof", "2"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -287,6 +287,10 @@ def test_the_demo_shows_a_tree_and_what_it_cost_and_leaves_nothing(tmp_path: Pat
     looked_after = done.stdout.split("Looking after it")[1]
     for word in ("collect", "sweep", "scrub", "deleted", "examined", "objects", "requests"):
         assert word in looked_after
+    branched, proof = looked_after.split("The proof")
+    for word in ("records and copies none", "self-description", "held"):
+        assert word in branched
+    assert "proven: " in proof
     assert list(tmp_path.iterdir()) == []
 
 

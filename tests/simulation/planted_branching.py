@@ -165,20 +165,6 @@ def expiry_trusted_for_safety() -> Iterator[None]:
 
 
 @contextmanager
-def pin_released_without_its_pointers() -> Iterator[None]:
-    """A released pin forgets what it held, and nobody deletes it any more: the end."""
-    replaced = PinStore._replaced
-
-    async def forgetful(self: PinStore, pin: Pin, **changes: object) -> Pin:
-        if changes.get("released"):
-            changes |= {"snapshots": (), "fragments": ()}
-        return await replaced(self, pin, **changes)
-
-    with patch.object(PinStore, "_replaced", forgetful):
-        yield
-
-
-@contextmanager
 def fork_detached_while_it_is_pinned() -> Iterator[None]:
     """A fork lets go of its source although a pin of its own reaches there: ``forked``."""
 
@@ -202,6 +188,5 @@ PLANTED = (
     orphaned_pin_removed_too_early,
     source_destroyed_under_a_fork,
     expiry_trusted_for_safety,
-    pin_released_without_its_pointers,
     fork_detached_while_it_is_pinned,
 )

@@ -73,7 +73,9 @@ class ProcessWriter:
 
     def _ask(self) -> int:
         self._asked += 1
-        self._answers[self._asked] = asyncio.get_running_loop().create_future()
+        answer = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_hear)
+        self._answers[self._asked] = answer
         return self._asked
 
     async def _answer(self, number: int) -> dict[str, object]:
@@ -92,6 +94,12 @@ class ProcessWriter:
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(Unknown("the process that appended was killed"))
+
+
+def _hear(answer: asyncio.Future[dict[str, object]]) -> None:
+    """Whoever asked may be gone. Then nobody is left to be told."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 class ProcessWriters:

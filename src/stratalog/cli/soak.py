@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stratalog.soak import Figures, SoakReport
 
 LINE_EVERY_S = 5.0
+DURATION_S = 60.0
 
 Watch = Callable[["Figures"], None]
 
@@ -31,8 +32,14 @@ def soak(
         float, typer.Option(min=0.001, help="Records per second, about which the rate wanders.")
     ] = 200.0,
     duration: Annotated[
-        float, typer.Option(parser=duration_s, metavar="DURATION", help="How long: 30s, 10m, 2h.")
-    ] = "60s",  # type: ignore[assignment]
+        float | None,
+        typer.Option(
+            parser=duration_s,
+            metavar="DURATION",
+            help="How long: 30s, 10m, 2h.",
+            show_default="60s",
+        ),
+    ] = None,
     writers: Annotated[int, typer.Option(min=1, max=256, help="How many share the log.")] = 3,
     force: Annotated[
         bool,
@@ -58,12 +65,13 @@ def soak(
     from stratalog.soak import History, SoakOptions
     from stratalog.soak import soak as begin
 
-    options = SoakOptions(rate=rate, duration_s=duration, writers=writers, force=force)
+    whole_s = DURATION_S if duration is None else duration
+    options = SoakOptions(rate=rate, duration_s=whole_s, writers=writers, force=force)
 
     async def work() -> SoakReport:
         with ExitStack() as stack:
             file = None if history is None else stack.enter_context(history.open("wb"))
-            watch = stack.enter_context(watching(duration, shown=not as_json))
+            watch = stack.enter_context(watching(whole_s, shown=not as_json))
             return await begin(url, options=options, history=History(file), on_progress=watch)
 
     code = tell(run(work(), verbose=verbose), as_json=as_json)

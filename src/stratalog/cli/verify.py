@@ -41,7 +41,7 @@ def verify(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
     if as_json:
         output.write_json({**report.to_dict(), "url": redact(report.url)})
     else:
-        _draw(report)
+        tell(report)
     if not report.proven:
         raise typer.Exit(exits.exit_code(Corrupt("")))
 
@@ -61,7 +61,8 @@ class _Progress:
         self._advance(done)
 
 
-def _draw(report: VerifyReport) -> None:
+def tell(report: VerifyReport) -> None:
+    """Show each promise, what does not hold, and the verdict."""
     from rich.table import Table
     from rich.text import Text
 
