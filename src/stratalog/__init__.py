@@ -27,6 +27,16 @@ from stratalog.errors import StratalogError
 
 if TYPE_CHECKING:
     from stratalog import sync
+    from stratalog.herd import (
+        DirtyLog,
+        Herd,
+        HerdLog,
+        HerdOptions,
+        Mark,
+        RolledUp,
+        RollUpOptions,
+        roll_up,
+    )
     from stratalog.objectlog import (
         Collected,
         Collector,
@@ -89,14 +99,19 @@ __all__ = [
     "Damage",
     "DamageKind",
     "DestroyReport",
+    "DirtyLog",
     "Forked",
     "Fragment",
     "Garbage",
+    "Herd",
+    "HerdLog",
+    "HerdOptions",
     "Limits",
     "LogPosition",
     "LogReader",
     "LogWriter",
     "Manifest",
+    "Mark",
     "Outlook",
     "Pin",
     "PinStore",
@@ -105,6 +120,8 @@ __all__ = [
     "Record",
     "Removed",
     "RepairReport",
+    "RollUpOptions",
+    "RolledUp",
     "ScrubOptions",
     "ScrubReport",
     "Seal",
@@ -130,6 +147,7 @@ __all__ = [
     "fork",
     "open_store",
     "repair",
+    "roll_up",
     "scrub",
     "sweep",
     "sync",
@@ -140,7 +158,14 @@ _HOMES = {
     "Damage": "stratalog.objectlog.damage",
     "DamageKind": "stratalog.objectlog.damage",
     "DestroyReport": "stratalog.objectlog.destroy",
+    "DirtyLog": "stratalog.herd",
+    "Herd": "stratalog.herd",
+    "HerdLog": "stratalog.herd",
+    "HerdOptions": "stratalog.herd",
+    "Mark": "stratalog.herd",
     "RepairReport": "stratalog.objectlog.repair",
+    "RollUpOptions": "stratalog.herd",
+    "RolledUp": "stratalog.herd",
     "ScrubOptions": "stratalog.objectlog.options",
     "ScrubReport": "stratalog.objectlog.scrub_report",
     "Setsum": "stratalog.setsum",
@@ -152,6 +177,7 @@ _HOMES = {
     "destroy": "stratalog.objectlog.destroy",
     "open_store": "stratalog.store",
     "repair": "stratalog.objectlog.repair",
+    "roll_up": "stratalog.herd",
     "scrub": "stratalog.objectlog.scrub",
     "sweep": "stratalog.objectlog.sweep",
     "verify": "stratalog.objectlog.verification",
@@ -169,4 +195,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -98,7 +98,7 @@ class Sealed(NotHappened):
     """The log was sealed and takes no more records."""
 
     kind = "sealed"
-    default_hint = "The log is sealed. Write to its successor instead."
+    default_hint = "It takes no more records. `stratalog migrate` goes on elsewhere."
 
 
 class Full(NotHappened):
@@ -174,4 +174,4 @@ class Invalid(StratalogError):
     """The call itself is wrong and will not succeed when repeated."""
 
     kind = "invalid"
-    default_hint = "Correct the call."
+    default_hint = "Change what the message names. Repeating the call will not help."

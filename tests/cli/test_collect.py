@@ -71,7 +71,7 @@ class TestDryRun:
         assert [line.split() for line in lines[:3]] == [
             ["cursor", "offset"],
             ["audit", "3", "holds"],
-            ["billing", "4", "holds"],
+            ["billing", "4", "further", "on"],
         ]
         facts = "\n".join(lines[4:])
         assert "cut             3, held by the cursor audit" in facts
@@ -108,7 +108,7 @@ class TestDryRun:
             run(sl.open_store(url).put_if_absent(cursor_path(name), stored.to_json()))
         text = call("collect", url, "--dry-run").stdout
         assert "late          2  does not count: before the start" in text
-        assert "back          2  holds 5: its way back was cut off" in text
+        assert "back          2  counts as 5: its way back was cut off" in text
         assert "cut             4, held by the cursor billing" in text
         told = call_json("collect", url, "--dry-run")
         holding = {each["name"]: each["holds"] for each in told["cursors"]}
@@ -118,6 +118,7 @@ class TestDryRun:
         url = log_with_cursors(new_url(), billing=4)
         text = call("collect", url, "--dry-run", "--cut-off", "2").stdout
         assert "cut             2, held by the cut-off" in text
+        assert "billing       4  further on" in text
         assert call_json("collect", url, "--dry-run", "--cut-off", "9")["held_by"] == "billing"
 
     @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_log, new_url, run
+from stratalog.cli import output
 
 OPTIONS = sl.WriterOptions(fragment_bytes=1, rollup_entries=4, snapshot_entries_max=4)
 
@@ -102,6 +105,16 @@ def test_a_missing_snapshot_is_damage() -> None:
     assert error_json("info", url, "--tree", code=13)["path"].startswith("snapshot/")
 
 
+def test_on_a_narrow_terminal_what_is_cut_off_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = _deep_log(9)
+    monkeypatch.setattr(output, "PIPE_WIDTH", 60)
+    drawn = call("info", url, "--tree").stdout.split("manifest ")[1].splitlines()[1:]
+    assert len(drawn) > 3
+    for line in drawn:
+        assert len(line) <= 60
+        assert line.endswith("…")
+
+
 def test_all_goes_with_the_tree() -> None:
     assert error_json("info", new_log(), "--all", code=2)["hint"] == "Add --tree."
 
@@ -110,5 +123,5 @@ def test_a_place_without_a_log_is_told() -> None:
     url = new_url()
     result = call("info", url, code=3)
     assert f"error: there is no log at {url}" in result.stderr
-    assert "next: Create it with `stratalog init`" in result.stderr
+    assert "create it with `stratalog init`" in result.stderr
     assert json.loads(call("info", url, "--json", code=3).stderr)["exit_code"] == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -105,3 +107,16 @@ def test_info_counts_the_pins_and_what_they_hold() -> None:
     facts = call_json("info", url)
     assert (facts["pins"], facts["pinned_bytes"]) == (2, first + second)
     assert second == facts["bytes"]
+
+
+def test_the_pin_of_a_fork_is_not_released_by_mistake(tmp_path: Path) -> None:
+    source, target = str(tmp_path / "log"), str(tmp_path / "fork")
+    call("init", source)
+    call("append", source, input=b"one\n")
+    assert call("fork", source, target).stdout.startswith("forked ")
+    [pin] = call_json("pin", "list", source)
+    refused = error_json("pin", "release", source, pin["name"], code=5)
+    assert refused["kind"] == "conflict"
+    assert "held by the fork at" in refused["message"]
+    assert call("fork", source, target).stdout.endswith("already; nothing was changed\n")
+    assert call("pin", "release", source, pin["name"], "--force").stdout.startswith("released")

@@ -6,17 +6,22 @@ import json
 import logging
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import stratalog
-from cli.calls import PROGRAM, TIMEOUT_S, call, new_url, start
+from cli.calls import PROGRAM, TIMEOUT_S, call, error_json, new_url, start
 from stratalog import errors, objectlog
+from stratalog.cli.app import app
 from stratalog.cli.exits import EXITS, exit_code
 
 CODES = {
@@ -192,6 +197,74 @@ def test_an_error_keeps_its_exit_code_when_the_output_cannot_be_written(
     assert done.stderr.count(b"\n") == 2
 
 
+def _in_a_shell(command: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of a shell, in which ``stratalog`` is the program."""
+    function = f'stratalog() {{ {shlex.join(PROGRAM)} "$@"; }}'
+    return subprocess.run(
+        ["bash", "-c", f"{function}; {command}"], capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize("command", ["read LOG --limit 1", "info LOG", "--help", "--version"])
+@pytest.mark.parametrize("streams", [">&-", ">/dev/full"])
+def test_results_that_cannot_be_written_are_a_failure(
+    tmp_path: Path, command: str, streams: str
+) -> None:
+    url = tmp_path / "log"
+    call("init", str(url))
+    call("append", str(url), input=b"one\n")
+    command = command.replace("LOG", shlex.quote(str(url)))
+    done = _in_a_shell(f"stratalog {command} {streams}")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: ")
+    assert done.stderr.count(b"\n") == 2
+    if streams == ">&-":
+        assert b"the output is closed" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "read --help", "pin --help"])
+def test_a_reader_of_the_help_may_go_away(command: str) -> None:
+    done = _in_a_shell(f"stratalog {command} | true; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == (b"141\n", b"")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["init", "memory://x"],
+        ["info", "MEMORY://x/y"],
+        ["pin", "list", "memory://x"],
+        ["fork", "memory://x", "elsewhere"],
+        ["migrate", "elsewhere", "memory://x"],
+    ],
+)
+def test_a_log_in_memory_is_refused_where_it_would_be_gone_at_once(args: list[str]) -> None:
+    done = subprocess.run([*PROGRAM, *args], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: a log in memory is gone when the command ends\nnext: ")
+
+
+def test_a_log_that_is_not_there_is_told_to_people_of_the_shell(tmp_path: Path) -> None:
+    hint = "Check the spelling, or create it with `stratalog init`."
+    for command in (["read"], ["info"], ["scrub"], ["verify"], ["cost"], ["sweep"], ["collect"]):
+        told = call(*command, str(tmp_path / "none"), code=3)
+        assert f"\nnext: {hint}\n" in told.stderr
+    assert error_json("read", str(tmp_path / "none"), code=3)["hint"] == hint
+
+
+def test_a_file_is_no_place_for_a_log(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told = error_json("init", str(tmp_path / "file"), code=2)
+    assert told["message"] == f"{tmp_path / 'file'} is a file, not a directory"
+    assert told["hint"] != errors.Invalid.default_hint
+
+
+def test_a_misspelt_url_makes_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "s3://bucket/x" in error_json("init", "s3:/bucket/x", code=2)["hint"]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_closed_stream_does_not_change_the_exit_code(tmp_path: Path, streams: str) -> None:
     command = f"{shlex.join(PROGRAM)} read {shlex.quote(str(tmp_path / 'none'))} {streams}"
@@ -210,6 +283,36 @@ def test_help_teaches() -> None:
         assert f"stratalog {command} " in text.split("Example")[1], command
         assert "--json" in text
         assert "--verbose" in text
+
+
+def _commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, *path, name)
+
+
+def test_what_stands_in_brackets_is_shown_in_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is escaped, it is taken for markup and left out."""
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = 0
+    for path, command in _commands(get_command(app)):
+        texts = [command.help, *(getattr(each, "help", None) for each in command.params)]
+        meant = re.findall(r"\[.*?\]", " ".join(filter(None, texts)))
+        text = call(*path, "--help").stdout if meant else ""
+        for each in meant:
+            assert each in text, (path, each)
+        shown += len(meant)
+    assert shown
+
+
+def test_each_help_page_shows_its_examples_indented_and_no_type_of_python() -> None:
+    for path, command in _commands(get_command(app)):
+        text = call(*path, "--help").stdout
+        for word in ("<bool>", "<int range>", "<float range>", "<str>", "<path>"):
+            assert word not in text, path
+        for example in re.findall(r"^ +stratalog .*$", text, re.MULTILINE):
+            assert example.startswith("   stratalog "), path
+        assert not path or "commands" in vars(command) or "   stratalog " in text, path
 
 
 def test_without_a_command_the_help_is_shown() -> None:

@@ -183,6 +183,15 @@ class TestResume:
         assert str(file) in refused["message"]
         assert file.read_bytes() == b"something else"
 
+    def test_a_directory_that_is_not_there_is_told_before_anything_is_read(
+        self, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "none" / "scrub.json"
+        refused = error_json("scrub", new_log(b"one"), "--resume", str(file), code=3)
+        assert refused["message"] == f"there is no directory {file.parent}"
+        assert "Create it first" in refused["hint"]
+        assert error_json("scrub", new_log(), "--resume", str(tmp_path), code=2)["message"]
+
     @pytest.mark.usefixtures("interrupted")
     def test_the_file_of_another_log_is_refused_and_kept(self, tmp_path: Path) -> None:
         file = tmp_path / "scrub.json"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import stratalog as sl
 from cli.calls import bodies_of, call, call_json, error_json, new_log, new_url, run
 
@@ -10,7 +12,9 @@ def test_a_sealed_log_takes_no_more_records() -> None:
     url = new_log(b"a", b"b")
     told = call("seal", url, "--note", "we moved")
     assert told.stdout == "the log is sealed; it ends at offset 3\n"
-    assert error_json("append", url, input=b"c\n", code=7)["kind"] == "sealed"
+    refused = error_json("append", url, input=b"c\n", code=7)
+    assert refused["kind"] == "sealed"
+    assert "`stratalog migrate`" in refused["hint"]
     assert bodies_of(url) == [b"a", b"b"]
     again = call_json("seal", url, "--note", "another reason")
     assert (again["sealed_before"], again["next_offset"]) == (True, 3)
@@ -43,11 +47,14 @@ def test_info_shows_the_seal_and_both_ends_of_a_migration() -> None:
     url, successor = new_log(b"a"), new_url()
     call("migrate", url, successor, "--note", "full")
     facts = call_json("info", url)
+    assert (facts["sealed"], facts["writable"]) == (True, False)
     assert facts["seal"]["note"] == "full"
     assert facts["seal"]["successor"] == successor
     assert facts["predecessor"] is None
     text = call("info", url).stdout
     assert f": full; goes on at {successor}" in text
+    assert re.search(r"^writable +no \(sealed\)$", text, re.MULTILINE)
+    assert re.search(r"^writable +yes$", call("info", successor).stdout, re.MULTILINE)
     assert "continues" not in text
     assert call_json("info", successor)["predecessor"] == url
     assert call_json("info", successor)["seal"] is None

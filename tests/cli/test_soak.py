@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cli.calls import TIMEOUT_S, call, call_json, error_json, new_log, new_url, start
+from stratalog.cli.soak import watching
 from stratalog.soak.writers import LocalWriter
 
 SHORT = ("--duration", "1s", "--rate", "200")
@@ -57,7 +60,9 @@ def test_a_broken_promise_is_told_with_the_code_of_corruption(
 
 def test_a_log_that_exists_needs_force() -> None:
     url = new_log(b"mine")
-    assert error_json("soak", url, *SHORT, code=4)["kind"] == "exists"
+    told = error_json("soak", url, *SHORT, code=4)
+    assert told["kind"] == "exists"
+    assert "--force" in told["hint"]
     assert call_json("soak", url, *SHORT, "--force")["proven"] is True
 
 
@@ -65,6 +70,35 @@ def test_progress_goes_to_standard_error_line_by_line_without_a_terminal() -> No
     done = call("soak", new_url(), "--duration", "1s", "--rate", "100")
     assert "of 1 s: " in done.stderr
     assert "0 violations" in done.stderr
+
+
+def test_an_interrupted_one_says_how_far_it_came_and_where_the_log_is(tmp_path: Path) -> None:
+    url = tmp_path / "log"
+    with start("soak", str(url), "--duration", "60s", "--rate", "100") as program:
+        assert program.stderr is not None
+        assert b" of 60 s: " in program.stderr.readline()
+        program.send_signal(signal.SIGINT)
+        out, shown = program.communicate(timeout=TIMEOUT_S)
+    assert (program.returncode, out) == (130, b"")
+    assert b"error: interrupted after " in shown
+    assert b" of 60 s: " in shown
+    assert f"next: The log stays at {url.as_uri()}".encode() in shown
+    assert call_json("info", str(url))["records"] >= 0
+
+
+def test_progress_does_not_go_beyond_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    figures: Any = SimpleNamespace(
+        elapsed_s=11.2, rate=1.0, acknowledged=2, read=2, unknown=0, lag=0, violations=0
+    )
+    with watching(10.0, shown=True) as watch:
+        watch(figures)
+    assert capsys.readouterr().err.startswith("10 of 10 s: ")
+
+
+def test_a_history_needs_its_directory(tmp_path: Path) -> None:
+    file = str(tmp_path / "none" / "history.jsonl")
+    told = error_json("soak", new_url(), *SHORT, "--history", file, code=3)
+    assert told["message"] == f"there is no directory {tmp_path / 'none'}"
 
 
 def test_a_terminal_gets_a_table_that_changes(tmp_path: Path) -> None:

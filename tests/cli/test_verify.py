@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_log, new_url, run
@@ -15,7 +16,14 @@ def test_a_good_log_is_verified_and_every_promise_is_named() -> None:
     for promise in ("structure", "sums", "continuity", "self-description"):
         assert promise in shown
     assert "broken" not in shown
+    assert len(re.findall(r"│ held +│", shown)) == 3
+    assert re.search(r"self-description │ - +│ no record describes itself", shown)
     assert shown.splitlines()[-1].startswith("verified: 2 records in 1 fragment (")
+
+
+def test_records_that_describe_themselves_are_a_promise_that_is_held() -> None:
+    shown = call("verify", new_log(record(1, 0), record(1, 1))).stdout
+    assert len(re.findall(r"│ held +│", shown)) == 4
 
 
 def test_programs_get_everything_as_json() -> None:

@@ -27,13 +27,21 @@ ERRORS = [
 ]
 
 
-Options = sl.WriterOptions | sl.ReaderOptions | sl.CollectorOptions | SweepOptions | ScrubOptions
+Options = (
+    sl.WriterOptions
+    | sl.ReaderOptions
+    | sl.CollectorOptions
+    | SweepOptions
+    | ScrubOptions
+    | sl.CopyOptions
+)
 OPTIONS: list[type[Options]] = [
     sl.WriterOptions,
     sl.ReaderOptions,
     sl.CollectorOptions,
     SweepOptions,
     ScrubOptions,
+    sl.CopyOptions,
 ]
 
 

@@ -18,9 +18,9 @@ from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import decode_fragment, encode_fragment
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
-from stratalog.objectlog.pin import StoredPin
 from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.stored_pin import StoredPin
 from stratalog.setsum import EMPTY
 
 T = TypeVar("T")

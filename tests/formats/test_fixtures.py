@@ -12,10 +12,10 @@ from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
 from stratalog.objectlog.garbage import Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
-from stratalog.objectlog.pin import StoredPin
 from stratalog.objectlog.plan_check import check_plan
 from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.stored_pin import StoredPin
 
 HERE = Path(make.__file__).parent
 

@@ -16,8 +16,8 @@ from stratalog.errors import Corrupt, Invalid, Unavailable
 from stratalog.objectlog.copy_note import copy_note_of
 from stratalog.objectlog.fork_note import note_of
 from stratalog.objectlog.manifest import MANIFEST_PATH, decode_manifest
-from stratalog.objectlog.pin import decode_pin
 from stratalog.objectlog.seal import is_being_destroyed, predecessor_of, seal_of
+from stratalog.objectlog.stored_pin import decode_pin
 from stratalog.setsum import EMPTY
 
 HERE = Path(make.__file__).parent

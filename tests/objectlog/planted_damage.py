@@ -498,6 +498,12 @@ async def a_cursor_below_the_start(log: Victim) -> Expected:
     return {(DamageKind.CURSOR_BELOW_START, "cursor/stale.json")}
 
 
+@plants(DamageKind.PIN_UNREADABLE)
+async def a_pin_that_is_none(log: Victim) -> Expected:
+    await log.put("pin/broken.json", b"[]")
+    return {(DamageKind.PIN_UNREADABLE, "pin/broken.json")}
+
+
 @plants(DamageKind.PLAN_UNREADABLE)
 async def a_plan_that_is_none(log: Victim) -> Expected:
     await log.put(GARBAGE_PATH, json.dumps({"snapshots_to_drop": 1}).encode())

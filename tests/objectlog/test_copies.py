@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import msgspec
@@ -45,7 +45,7 @@ from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.sweep import sweep
 from stratalog.setsum import EMPTY
 from stratalog.store import MemoryStore, StoreLike
-from stratalog.store.protocol import Blob
+from stratalog.store.protocol import Blob, Listed
 from stratalog.testing import History
 
 LONG: Shape = tuple(LEAF for _ in range(40))
@@ -361,6 +361,55 @@ class TestResuming:
                 both = await asyncio.gather(*copies)
                 assert both[0].setsum == both[1].setsum
                 await check_copy(source, target, 1, 41)
+
+        run(main())
+
+    @pytest.mark.parametrize("cut", [1, 9, 17])
+    def test_a_run_that_slept_while_others_went_on_looks_again(self, cut: int) -> None:
+        """It finds a pin that begins after what it believes to be next, or a source that does."""
+
+        class Waiting(PassingStore):
+            """Waits before it lists the pins."""
+
+            def __init__(self, inner: sl.Store) -> None:
+                super().__init__(inner)
+                self.arrived, self.gate = asyncio.Event(), asyncio.Event()
+
+            async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+                self.arrived.set()
+                await self.gate.wait()
+                async for row in super().list(prefix, after):
+                    yield row
+
+        async def main() -> None:
+            clock = FakeClock(1_000_000)
+            options = CopyOptions(pin_expiry_s=60)
+            source, target = await made(memory(), LONG), memory()
+            sleepy = Waiting(source)
+            copying = asyncio.ensure_future(
+                copy_log(sleepy, target, options=options, runtime=clock)
+            )
+            await sleepy.arrived.wait()
+            cursor = await sl.CursorStore(source).create("keeper", min(cut, 9))
+            for end in (9, 17):
+                with pytest.raises(Interrupted):
+                    await copy_log(
+                        source,
+                        target,
+                        on_progress=interrupt_at(end),
+                        options=options,
+                        runtime=clock,
+                    )
+                if end == 9:
+                    clock.time_us += 61_000_000
+                    await sl.collect(source, options=AT_ONCE, runtime=clock)
+            await cursor.move(cut)
+            await sl.collect(source, options=AT_ONCE, runtime=clock)
+            assert [pin.from_offset for pin in await PinStore(source).list()] == [9]
+            sleepy.gate.set()
+            assert (await copying).fragments == 40 - 16
+            assert [row[2] for row in await check_whole_log(target)] == bodies(1, 41)
+            assert await PinStore(source).list() == []
 
         run(main())
 

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 import stratalog as sl
 from objectlog.whole_log import run
 from stratalog.errors import Invalid
-from stratalog.objectlog.cost import MONTH_S, Measured, Prices, Rates, bill, storage_cost
+from stratalog.objectlog.cost import (
+    MONTH_S,
+    POLL_S_MIN,
+    RATE_MAX,
+    Measured,
+    Prices,
+    Rates,
+    bill,
+    storage_cost,
+)
 from stratalog.objectlog.storage import Stored
 from stratalog.objectlog.survey import Amount
 from stratalog.store import MemoryStore
@@ -122,6 +131,18 @@ def test_stats_of_no_time_are_refused() -> None:
         Measured.from_json(b'{"elapsed_us": 0}')
 
 
+@pytest.mark.parametrize("value", [b"-5", b"1" + b"0" * 400, b"-1" + b"0" * 400, b"1.5", b"1e400"])
+@pytest.mark.parametrize("name", [b"elapsed_us", b"class_a_requests", b"bytes_read"])
+def test_stats_that_cannot_be_are_refused(name: bytes, value: bytes) -> None:
+    with pytest.raises(Invalid):
+        Measured.from_json(b'{"elapsed_us": 1000000, "%s": %s}' % (name, value))
+
+
+def test_stats_that_were_not_read_from_a_file_are_checked_too() -> None:
+    with pytest.raises(Invalid, match="bytes_written is -1"):
+        Measured(elapsed_us=1, bytes_written=-1)
+
+
 def test_expected_appends_cost_about_what_they_really_cost() -> None:
     appends, size = 300, 100
 
@@ -153,8 +174,30 @@ def test_an_interval_caps_the_requests_and_followers_add_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"appends_per_second": -1.0}, {"interval_s": -1.0}, {"poll_s": 0.0}], ids=str
+    "name", ["appends_per_second", "append_bytes", "interval_s", "followers", "poll_s"]
 )
-def test_illegal_rates_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(Invalid):
-        Rates(**wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "value",
+    [-1, -1.0, float("nan"), float("inf"), -(10**400), 10**400, 10**5000, 1e300, "1", None, True],
+    ids=lambda value: str(value) if isinstance(value, str | float) else type(value).__name__,
+)
+def test_illegal_rates_are_refused(name: str, value: float) -> None:
+    with pytest.raises(Invalid, match=name):
+        Rates(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("poll_s", [0.0, 1e-320])
+def test_nobody_polls_all_the_time(poll_s: float) -> None:
+    with pytest.raises(Invalid, match="poll_s"):
+        Rates(poll_s=poll_s, followers=1)
+
+
+def test_the_largest_rates_have_a_month() -> None:
+    rates = Rates(
+        appends_per_second=RATE_MAX,
+        append_bytes=int(RATE_MAX),
+        followers=int(RATE_MAX),
+        interval_s=5e-324,
+        poll_s=POLL_S_MIN,
+    )
+    assert bill(PRICES, 1, rates.a_month).total < float("inf")

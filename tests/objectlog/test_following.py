@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,8 @@ import stratalog as sl
 from objectlog.whole_log import SMALL_TREE, check_whole_log, collect_roots, run, sweep
 from objectlog.wrapped_stores import CountingStore
 from stratalog.errors import Closed, Trimmed
-from stratalog.store import MemoryStore
+from stratalog.objectlog.sealing import Sealer
+from stratalog.store import MemoryStore, PrefixedStore
 from stratalog.testing import Row, Simulation, simulate
 
 QUICK = sl.ReaderOptions(poll_s_min=0.001, poll_s_max=0.01)
@@ -170,6 +172,45 @@ class TestBehaviour14Following:
                             number += 1
                             await sweep(store_url)
                     assert seen == list(range(1, 37))
+
+        run(main())
+
+
+class TestBehaviour14Successors:
+    def test_a_chain_of_hundreds_is_followed_to_its_end(self) -> None:
+        async def main() -> None:
+            bucket, hops = MemoryStore("chain"), 400
+            places = [PrefixedStore(bucket, f"log-{number}") for number in range(hops + 1)]
+            async with sl.LogWriter.open(places[0], create=True) as log:
+                await log.append(b"first")
+            for place, successor in pairwise(places):
+                await Sealer(place).migrate(successor)
+            async with sl.LogWriter.open(places[-1]) as log:
+                await log.append(b"last")
+            async with sl.LogReader.open(places[0]) as reader:
+                batches = [batch async for batch in reader.follow(1, idle_timeout_s=0)]
+                assert reader.manifest.tail.offset == 2
+            assert [batch.column("body").to_pylist() for batch in batches] == [
+                [b"first"],
+                [b"last"],
+            ]
+
+        run(main())
+
+    def test_a_closed_reader_ends_its_followers_also_there(self) -> None:
+        async def main() -> None:
+            bucket = MemoryStore("closed")
+            old, new = PrefixedStore(bucket, "old"), PrefixedStore(bucket, "new")
+            await sl.create_log(old)
+            await Sealer(old).migrate(new)
+            async with sl.LogWriter.open(new) as log:
+                await log.append(b"there")
+            reader = await sl.LogReader.open(old, options=QUICK)
+            async with aclosing(reader.follow(1)) as batches:
+                assert (await anext(batches)).num_rows == 1
+                await reader.close()
+                with pytest.raises(Closed):
+                    await anext(batches)
 
         run(main())
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.described import RUN, batch, record, records
+from stratalog.objectlog import numbering
 from stratalog.objectlog.numbering import Numbers, Seen, Stretch, stretches_of
 
 
@@ -48,6 +51,34 @@ def test_every_number_is_judged_as_a_set_would_judge_it(stretches: list[tuple[in
         assert numbers.next == max(before, first + count)
         missing = {each for low, high in numbers.missing for each in range(low, high)}
         assert missing == set(range(numbers.next)) - seen
+
+
+@given(st.integers(0, 3), st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)), max_size=15))
+def test_what_was_forgotten_is_never_called_late_or_twice_alone(
+    remembered: int, stretches: list[tuple[int, int]]
+) -> None:
+    numbers, seen = Numbers(), set[int]()
+    with patch.object(numbering, "MISSING_RANGES_MAX", remembered):
+        for first, count in stretches:
+            for part in numbers.see(first, count):
+                held = [number in seen for number in range(part.first, part.first + part.count)]
+                assert part.how != "twice" or all(held)
+                assert part.how != "late" or not any(held)
+            seen |= set(range(first, first + count))
+
+
+def test_numbers_outside_of_what_was_forgotten_are_told_apart() -> None:
+    numbers = Numbers()
+    with patch.object(numbering, "MISSING_RANGES_MAX", 1):
+        for first in (1, 3, 5):
+            numbers.see(first, 1)
+        assert numbers.see(0, 7) == [
+            Seen("late", 0, 1),
+            Seen("twice", 1, 1),
+            Seen("late-or-twice", 2, 3),
+            Seen("twice", 5, 1),
+            Seen("new", 6, 1),
+        ]
 
 
 def test_neighbours_of_one_writer_are_one_stretch() -> None:

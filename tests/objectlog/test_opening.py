@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import inspect
 import uuid
+from typing import Any
 
 import pytest
 
@@ -33,6 +36,29 @@ class TestBehaviour01Opening:
                 async with sl.LogWriter.open(store_url):
                     pytest.fail("it opened")
             assert await listing(store_url) == []
+
+        run(main())
+
+    def test_forgetting_to_await_it_is_told(self, store_url: str) -> None:
+        opening: Any = sl.LogWriter.open(store_url, create=True)
+        with pytest.raises(AttributeError, match=r"'append'.*await it, or use `async with`"):
+            opening.append(b"lost")
+        with pytest.raises(TypeError, match="await it, or use `async with`"), opening:
+            pytest.fail("it opened")
+        assert run(listing(store_url)) == []
+
+    def test_one_that_has_not_begun_can_be_copied_and_looked_at(self, store_url: str) -> None:
+        opening: Any = sl.LogWriter.open(store_url, create=True)
+        assert not hasattr(opening, "append")
+        assert not hasattr(opening, "_nothing")
+        assert inspect.isawaitable(opening)
+        assert "_start" in dict(inspect.getmembers(opening))
+
+        another: Any = copy.copy(opening)
+
+        async def main() -> None:
+            async with another as log:
+                assert (await log.append(b"one")).offset == 1
 
         run(main())
 

@@ -10,8 +10,8 @@ from stratalog.objectlog.garbage import GARBAGE_PATH
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.ownership import Kind, Own, is_sweepable, own
-from stratalog.objectlog.pin import pin_path
 from stratalog.objectlog.stage import stage_path
+from stratalog.objectlog.stored_pin import pin_path
 from stratalog.setsum import EMPTY, Setsum
 
 NAMES = UploadNames(ids)

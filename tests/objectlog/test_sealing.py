@@ -13,11 +13,12 @@ import stratalog as sl
 from objectlog.crashing import CrashPoint, When, run_until_crash, sides_of
 from objectlog.whole_log import bodies_of, check_whole_log, run
 from objectlog.wrapped_stores import GateStore, Puts, TrickyStore
+from s3_server import S3Server
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Sealed
-from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
-from stratalog.objectlog.seal import predecessor_of
+from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.objectlog.seal import Link, predecessor_of
 from stratalog.objectlog.sealing import Sealer
-from stratalog.store import MemoryStore
+from stratalog.store import MemoryStore, locate
 from stratalog.testing import History
 
 
@@ -27,6 +28,29 @@ async def filled(url: str | sl.Store, records: int = 3) -> sl.Store:
         for number in range(1, records + 1):
             await log.append(b"%d" % number)
     return store
+
+
+async def named_only(old: str, new: str) -> None:
+    """A migration that was killed after it had named the successor."""
+
+    class Killed(Exception):
+        pass
+
+    class Dying(Sealer):
+        async def _begin(self, store: sl.Store, ended: Manifest, named: Link) -> None:
+            raise Killed
+
+    with pytest.raises(Killed):
+        await Dying(old).migrate(new)
+
+
+async def followed(url: str) -> list[bytes]:
+    async with sl.LogReader.open(url) as reader:
+        return [
+            body
+            async for batch in reader.follow(1, idle_timeout_s=0)
+            for body in batch.column("body").to_pylist()
+        ]
 
 
 class TestBehaviour20Seal:
@@ -117,10 +141,14 @@ class TestBehaviour20Seal:
         with pytest.raises(NotFound):
             run(Sealer(MemoryStore()).seal())
 
-    def test_a_note_that_is_none(self) -> None:
+    @pytest.mark.parametrize("note", ["x" * 1001, "\udcff", b"bytes", None])
+    def test_a_note_that_is_none(self, note: str) -> None:
         store = run(filled(MemoryStore()))
-        with pytest.raises(Invalid):
-            run(Sealer(store).seal("x" * 1001))
+        with pytest.raises(Invalid, match="a note is text"):
+            run(Sealer(store).seal(note))
+        with pytest.raises(Invalid, match="a note is text"):
+            run(Sealer(store).migrate(MemoryStore("elsewhere"), note))
+        assert run(Sealer(store).state()) is None
 
 
 class TestBehaviour20Successor:
@@ -158,6 +186,19 @@ class TestBehaviour20Successor:
                 with pytest.raises(Sealed) as refusal:
                     await log.append(b"late")
             assert sl.open_store(new).url in refusal.value.hint
+
+        run(main())
+
+    def test_the_refusal_of_a_log_without_one_tells_how_to_get_it(self) -> None:
+        async def main() -> None:
+            store = MemoryStore()
+            await filled(store)
+            await Sealer(store).seal()
+            async with sl.LogWriter.open(store) as log:
+                with pytest.raises(Sealed) as refusal:
+                    await log.append(b"late")
+            assert "takes no more records" in refusal.value.hint
+            assert "`stratalog migrate`" in refusal.value.hint
 
         run(main())
 
@@ -234,6 +275,78 @@ class TestBehaviour20Successor:
                 with pytest.raises(sl.errors.Corrupt, match="not the successor"):
                     async for _ in reader.follow(4):
                         pass
+
+        run(main())
+
+
+class TestOneSuccessorBySeveralNames:
+    @pytest.mark.parametrize("again", ["{}", "{}/", "{}//", "MEMORY{}"])
+    def test_a_migration_is_resumed_under_another_spelling(self, again: str) -> None:
+        async def main() -> None:
+            base = f"memory://{uuid.uuid4().hex}"
+            old, new = f"{base}/old", f"{base}/new"
+            await filled(old)
+            await named_only(old, f"{new}/")
+            spelled = again.format(new.removeprefix("memory") if "MEMORY" in again else new)
+            for _ in range(2):
+                assert (await Sealer(old).migrate(spelled)).offset == 4
+            async with sl.LogWriter.open(new) as log:
+                await log.append(b"4")
+            assert await followed(old) == [b"1", b"2", b"3", b"4"]
+
+        run(main())
+
+    @pytest.mark.s3
+    def test_followers_reach_a_successor_whose_url_has_options(
+        self, s3_server: S3Server, s3_url: str
+    ) -> None:
+        async def main() -> None:
+            options = f"endpoint={s3_server.endpoint}&region=us-east-1"
+            old, new = f"{s3_url}/old", f"{s3_url}/new"
+            await filled(old)
+            await named_only(old, f"{new}?{options}")
+            for again in (new, f"{new}/", f"{new}/?{options}", f"s3a{new[2:]}?{options}"):
+                assert (await Sealer(old).migrate(again)).offset == 4
+            async with sl.LogWriter.open(new) as log:
+                await log.append(b"4")
+            for spelled in (old, f"{old}?{options}", f"{old}?region=us-east-1"):
+                assert await followed(spelled) == [b"1", b"2", b"3", b"4"]
+
+        run(main())
+
+    def test_the_same_url_at_another_endpoint_is_another_place(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Buckets of one name: the URLs differ in nothing but their options."""
+
+        class Bucket(MemoryStore):
+            @property
+            def url(self) -> str:
+                return "s3://bucket"
+
+        buckets: dict[str, Bucket] = {}
+
+        def client(
+            _pid: int,
+            _scheme: str,
+            _bucket: str,
+            options: tuple[tuple[str, str], ...],
+            _env: object,
+        ) -> Bucket:
+            return buckets.setdefault(dict(options)["endpoint"], Bucket())
+
+        monkeypatch.setattr(locate, "_shared_client", client)
+        here, there = "endpoint=http://here", "endpoint=http://there"
+
+        async def main() -> None:
+            old = f"s3://bucket/old?{here}"
+            await filled(old)
+            await named_only(old, f"s3://bucket/new?{here}")
+            with pytest.raises(Conflict, match="another successor"):
+                await Sealer(old).migrate(f"s3://bucket/new?{there}")
+            with pytest.raises(NotFound):
+                await load_manifest(sl.open_store(f"s3://bucket/new?{there}"))
+            assert (await Sealer(old).migrate(f"s3://bucket/new?{here}")).offset == 4
 
         run(main())
 

@@ -40,8 +40,9 @@ from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
 from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.pin import PinStore, pin_path
+from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.stored_pin import pin_path
 from stratalog.objectlog.survey import UNKNOWN_PATHS_MAX, Survey
 from stratalog.objectlog.sweep import SweepProgress, sweep
 from stratalog.objectlog.tree import Tree

@@ -20,6 +20,7 @@ from objectlog.whole_log import (
 from objectlog.wrapped_stores import CountingStore, PassingStore
 from soak.described import RUN, record, records
 from stratalog.errors import NotFound
+from stratalog.objectlog import numbering
 from stratalog.objectlog.forking import fork
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.verification import VerifyReport
@@ -267,6 +268,53 @@ def test_damage_breaks_the_promise_that_it_belongs_to(
         assert not held(report)[broken], report
         assert kind in {each.kind.value for each in report.damages}
         assert not report.proven
+
+    run(scenario())
+
+
+def test_what_was_not_shown_is_not_claimed() -> None:
+    """The evidence of a broken promise is what was found."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        await fill(store, *[[b"%03d" % number] for number in range(5)])
+        await exchange_two_fragments(store)
+        report = await sl.verify(store)
+        assert held(report) == ALL_HELD | {"sums": False, "continuity": False}
+        evidence = {check.name: check.evidence for check in report.checks}
+        assert evidence["sums"] == evidence["continuity"]
+        assert evidence["sums"].startswith("found 2 fragment-offsets")
+        await lose_a_fragment(store)
+        report = await sl.verify(store)
+        evidence = {check.name: check.evidence for check in report.checks}
+        assert evidence["structure"] == "found fragment-missing"
+        assert "fragment-missing" in evidence["sums"]
+        assert "fragment-missing" in evidence["continuity"]
+
+    run(scenario())
+
+
+def test_oddities_are_the_evidence_of_a_broken_description() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await fill(store, records(1, range(3)), records(1, range(7, 9)), records(1, range(4, 5)))
+        assert (await sl.verify(store)).checks[-1].evidence == "found 2 missing, late"
+
+    run(scenario())
+
+
+def test_too_many_gaps_to_tell_late_from_twice_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbering, "MISSING_RANGES_MAX", 2)
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        await fill(store, [record(1, number) for number in (1, 3, 5, 7, 0, 4, 1)])
+        report = await sl.verify(store)
+        assert not report.proven
+        told = [(each.kind, each.first) for each in report.oddities if each.kind != "missing"]
+        assert told == [("late", 0), ("late-or-twice", 4), ("twice", 1)]
+        (unclear,) = [each for each in report.oddities if each.kind == "late-or-twice"]
+        assert "too many gaps" in unclear.meaning
 
     run(scenario())
 

@@ -402,7 +402,7 @@ class TestCopies:
 
         run(main())
 
-    def test_what_wal3_collects_meanwhile_is_told(self) -> None:
+    def test_what_wal3_collects_meanwhile_is_told_also_to_the_next_run(self) -> None:
         async def main() -> None:
             whole, rest = Wal3Log(PLAIN), Wal3Log((LEAF,), first_offset=5, first_seq_no=3)
             source = await stored(whole)
@@ -417,8 +417,10 @@ class TestCopies:
                         await source.delete_many(fragments[:2])
                     return await super().get(path)
 
-            with pytest.raises(Trimmed) as trimmed:
-                await copy_log(Collecting(source), memory())
-            assert trimmed.value.first_offset == 5
+            target = memory()
+            for store in (Collecting(source), source):
+                with pytest.raises(Trimmed) as trimmed:
+                    await copy_log(store, target)
+                assert trimmed.value.first_offset == 5
 
         run(main())

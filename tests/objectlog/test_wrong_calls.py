@@ -143,7 +143,19 @@ class TestOffsetsAndTimes:
 
         run(main())
 
-    @pytest.mark.parametrize("offset", ["1", 1.0, True, b"1"])
+    @pytest.mark.parametrize("offset", [0, -1])
+    def test_the_hint_for_an_offset_below_the_first_says_where_they_begin(
+        self, offset: int
+    ) -> None:
+        async def main() -> None:
+            async with sl.LogWriter.open(MemoryStore(), create=True) as log:
+                with pytest.raises(Invalid) as caught:
+                    await log.append(b"x", expected_offset=offset)
+            assert caught.value.hint == "Offsets begin at 1."
+
+        run(main())
+
+    @pytest.mark.parametrize("offset", ["1", 1.0, True, b"1", 0, -1, 2**63])
     def test_an_append_that_expects_no_offset(self, offset: Any) -> None:
         async def main() -> None:
             store = MemoryStore()
@@ -179,8 +191,9 @@ class TestBodies:
     def test_a_batch_that_is_none(self, bodies: Any) -> None:
         async def main() -> None:
             async with sl.LogWriter.open(MemoryStore(), create=True) as log:
-                with pytest.raises(Invalid):
+                with pytest.raises(Invalid) as caught:
                     await log.append_many(bodies)
+                assert caught.value.hint != Invalid.default_hint
                 assert (await log.append(b"one")).offset == 1
 
         run(main())

@@ -13,9 +13,11 @@ import msgspec
 import stratalog as sl
 from stratalog.errors import Conflict
 from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.snapshot import in_base
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY
 from stratalog.store import StoreLike
+from stratalog.store.sibling import sibling
 from stratalog.testing import Row
 
 T = TypeVar("T")
@@ -55,7 +57,7 @@ async def check_whole_log(url: StoreLike) -> list[Row]:
     """Check every promise about a log at rest; gives its records.
 
     The sum of the manifest is compared with one that is hashed here from the records, so that no
-    code of the library vouches for itself.
+    code of the library vouches for itself. What a fork shares is looked for where it belongs.
     """
     store = sl.open_store(url)
     async with sl.LogReader.open(store) as reader:
@@ -70,33 +72,39 @@ async def check_whole_log(url: StoreLike) -> list[Row]:
         assert manifest.setsum == sl.Setsum.of(*items) + collected
         if manifest.entries:
             assert manifest.fragments, "the newest fragment is in the root"
-    stored = {row.path async for row in store.list()}
-    missing = await reachable(store) - stored
-    assert not missing, f"linked, but not there: {missing}"
+    linked: dict[str | None, set[str]] = {None: {MANIFEST_PATH}}
+    async for entry in walk(store):
+        linked.setdefault(entry.base, set()).add(entry.path)
+    for base, paths in linked.items():
+        owner = store if base is None else sibling(store, base)
+        missing = paths - {row.path async for row in owner.list()}
+        assert not missing, f"linked, but not there: {missing}"
     return rows
 
 
 async def reachable(url: StoreLike) -> set[str]:
-    """The paths of all objects that the manifest leads to, itself included."""
+    """The paths of all objects of this log that its manifest leads to, itself included."""
     store = sl.open_store(url)
     found = {MANIFEST_PATH}
     async for entry in walk(store):
-        found.add(entry.path)
+        if entry.base is None:
+            found.add(entry.path)
     return found
 
 
 async def walk(store: sl.Store) -> AsyncIterator[sl.Fragment | sl.SnapshotPointer]:
-    """All fragments and snapshot pointers below the manifest."""
+    """All fragments and snapshot pointers below the manifest, each with the base it inherits."""
     blob = await store.get(MANIFEST_PATH)
     pending: list[sl.Fragment | sl.SnapshotPointer] = [*sl.Manifest.from_json(blob.data).entries]
     while pending:
         entry = pending.pop(0)
         yield entry
         if isinstance(entry, sl.SnapshotPointer):
-            node = sl.Snapshot.from_json((await store.get(entry.path)).data, entry.path)
+            owner = store if entry.base is None else sibling(store, entry.base)
+            node = sl.Snapshot.from_json((await owner.get(entry.path)).data, entry.path)
             node.check(entry)
             assert len(node.entries) > 1, "a snapshot with a single child"
-            pending.extend(node.entries)
+            pending.extend(in_base(child, entry.base) for child in node.entries)
 
 
 async def orphans(url: StoreLike) -> set[str]:

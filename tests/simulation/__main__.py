@@ -10,12 +10,13 @@ import traceback
 
 from rich.console import Console
 
-from simulation import branching, keeping, scenario
+from simulation import branching, herding, keeping, scenario
 
 SCENARIOS = {
     "writing": scenario.run_seed,
     "keeping": keeping.run_seed,
     "branching": branching.run_seed,
+    "herding": herding.run_seed,
 }
 
 

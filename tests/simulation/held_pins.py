@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from simulation.linked_records import Objects, StoredTree
 from simulation.promises import PromiseBroken, promise
-from stratalog.objectlog.pin import Pin, StoredPin, pin_path
+from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.snapshot import Entry
+from stratalog.objectlog.stored_pin import PIN_PREFIX, PIN_SUFFIX, StoredPin, pin_path
 
 
 class HeldPins:
@@ -49,13 +50,20 @@ class HeldPins:
     @property
     def kept(self) -> set[str]:
         """The keys of all that pins hold which are not released, whether they count or not."""
-        kept = [stored for stored in self._stored.values() if not stored.released]
         return {
             self._objects.key(self._log, each)
-            for stored in kept
+            for stored in self._stored.values()
+            if not stored.released
             for entry in stored.entries
             for each in self._below(entry)
+            if each.start.offset < stored.limit.offset and stored.start.offset < each.limit.offset
         }
+
+    @property
+    def names(self) -> set[str]:
+        """Of the pins that are not released."""
+        paths = [path for path, stored in self._stored.items() if not stored.released]
+        return {path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX) for path in paths}
 
     def check_deletion(self, key: str) -> None:
         for path, held in self._held.items():

@@ -1,4 +1,4 @@
-"""Behaviours 1 to 9 and 14 to 24 under faults, over many seeds; and that the checks would notice.
+"""Behaviours 1 to 9 and 14 to 27 under faults, over many seeds; and that the checks would notice.
 
 A failing seed is a bug report: `./dev sim --scenario NAME --seeds 1 --seed N` runs it again.
 """
@@ -15,9 +15,11 @@ import pytest
 
 from simulation import (
     branching,
+    herding,
     keeping,
     planted,
     planted_branching,
+    planted_herding,
     planted_keeping,
     scenario,
 )
@@ -29,6 +31,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 NOTICED = (HistoryViolation, PromiseBroken, SimulationError, Corrupt, AssertionError)
 SEEDS = 2_000
+SEEDS_HERDING = 500
 SEEDS_PER_TEST = 50
 PLANTED_SEEDS = 400
 PLANTED_SEEDS_KEEPING = 1_000
@@ -53,6 +56,12 @@ def test_seals_pins_forks_and_destruction_hurt_nobody(first: int) -> None:
         branching.run_seed(seed)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS_HERDING, SEEDS_PER_TEST))
+def test_no_log_of_a_herd_is_forgotten(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        herding.run_seed(seed)
+
+
 @pytest.mark.parametrize("plant", planted.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug(plant: Plant) -> None:
     assert_found(plant, scenario.run_seed, PLANTED_SEEDS)
@@ -68,13 +77,19 @@ def test_the_simulation_finds_a_planted_bug_in_branching(plant: Plant) -> None:
     assert_found(plant, branching.run_seed, PLANTED_SEEDS)
 
 
-@pytest.mark.parametrize("module", ["scenario", "keeping", "branching"])
+@pytest.mark.parametrize("plant", planted_herding.PLANTED, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_a_planted_bug_in_herding(plant: Plant) -> None:
+    assert_found(plant, herding.run_seed, PLANTED_SEEDS)
+
+
+@pytest.mark.parametrize("module", ["scenario", "keeping", "branching", "herding"])
 def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
     source = f"from simulation.{module} import run_seed; print(run_seed(7), run_seed(8))"
     run_seed = {
         "scenario": scenario.run_seed,
         "keeping": keeping.run_seed,
         "branching": branching.run_seed,
+        "herding": herding.run_seed,
     }[module]
     traces = set()
     for hash_seed in ("1", "2"):

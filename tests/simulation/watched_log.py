@@ -27,9 +27,10 @@ from stratalog.objectlog.fork_note import ForkNote, note_of
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
-from stratalog.objectlog.pin import PIN_PREFIX, Pin
+from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.seal import is_being_destroyed, seal_of
 from stratalog.objectlog.snapshot import Entry
+from stratalog.objectlog.stored_pin import PIN_PREFIX
 
 
 class WatchedLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from soak.described import RUN, TIME_US, batch, record, records
+from stratalog.objectlog import numbering
 from stratalog.soak.ledger import Ledger
 
 
@@ -97,6 +98,19 @@ def test_records_of_a_writer_in_another_order_than_its_calls_are_told() -> None:
     appended(ledger, writer, 1, 2)
     ledger.see(batch(1, [record(writer, 1), record(writer, 0)]))
     assert {"order", "position"} <= rules(ledger)
+
+
+def test_a_record_that_may_be_late_or_there_twice_is_told_by_its_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(numbering, "MISSING_RANGES_MAX", 0)
+    ledger = new_ledger()
+    writer = ledger.open_writer()
+    for offset in (1, 2):
+        appended(ledger, writer, 1, offset)
+    ledger.see(batch(1, [record(writer, 1), record(writer, 0)]))
+    assert "order" in rules(ledger)
+    assert "once" not in rules(ledger)
 
 
 def test_a_record_at_another_time_than_acknowledged_is_told() -> None:

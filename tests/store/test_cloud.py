@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from obstore import exceptions
 
 from s3_server import S3Server
 from stratalog.errors import (
@@ -177,6 +178,38 @@ def test_a_wrong_clock_is_denied_with_a_hint(parrot: Parrot, call: object) -> No
     with pytest.raises(Denied) as caught:
         call(store_at(parrot))
     assert "clock" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("scheme", "variable"),
+    [
+        ("s3", "AWS_ACCESS_KEY_ID"),
+        ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az", "AZURE_STORAGE_ACCOUNT_KEY"),
+    ],
+)
+def test_each_cloud_says_which_credentials_it_looks_for(scheme: str, variable: str) -> None:
+    options = {"account_name": "me"} if scheme == "az" else {}
+    store = CloudStore(scheme, "bucket", options, environment={})
+    asked = exceptions.GenericError("Error performing GET http://169.254.169.254/x: timed out")
+    failure = store._refusal(asked, "a", Unavailable)
+    assert isinstance(failure, Unavailable)
+    assert f"No credentials were found. Set {variable}" in failure.hint
+
+
+@pytest.mark.parametrize(("status", "kind"), [(403, Denied), (404, Unavailable)])
+def test_a_client_without_credentials_says_so(
+    parrot: Parrot, status: int, kind: type[StratalogError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the machine that it runs on, which has none either."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    parrot.status = status
+    address = f"http://127.0.0.1:{parrot.server_address[1]}"
+    options = {"metadata_endpoint": address, "allow_http": "true", "timeout_s": "0.3"}
+    with pytest.raises(kind) as caught:
+        read(CloudStore("s3", "bucket", options, environment={}))
+    assert "No credentials were found. Set AWS_ACCESS_KEY_ID" in caught.value.hint
 
 
 def test_a_conditional_put_is_sent_once_and_a_read_again(parrot: Parrot) -> None:

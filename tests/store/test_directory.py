@@ -277,6 +277,16 @@ def test_an_object_cannot_be_a_directory_too(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / ".stage") == []
 
 
+@pytest.mark.parametrize("below", ["", "logs/orders"])
+def test_a_root_that_is_a_file_is_told(tmp_path: Path, below: str) -> None:
+    (tmp_path / "a-file").write_bytes(b"mine")
+    store = DirectoryStore(tmp_path / "a-file" / below)
+    with pytest.raises(Invalid, match=r"a-file is a file, not a directory") as caught:
+        asyncio.run(store.put_if_absent("a", b"1"))
+    assert "another place" in caught.value.hint
+    assert (tmp_path / "a-file").read_bytes() == b"mine"
+
+
 def failing(number: int, only: Callable[..., bool] = lambda *_: True) -> Callable[..., None]:
     def fail(*args: object, **kwargs: object) -> None:
         if only(*args):

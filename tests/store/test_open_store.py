@@ -11,6 +11,7 @@ import pytest
 from s3_server import S3Server
 from stratalog.errors import Invalid
 from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore, open_store, redact
+from stratalog.store.sibling import sibling
 
 
 def test_a_store_opens_by_url_and_keeps_what_is_put(store_url: str) -> None:
@@ -75,6 +76,7 @@ def test_bare_paths_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("s3://bucket/x?secret_access_key=hunter22", "secret_access_key"),
         ("s3://bucket/x?timeout_s=soon", "timeout_s"),
         ("s3://bucket/.hidden", "legal"),
+        ("s3:/user:secret@bucket/x?sig=hunter22", "misspelt"),
         ("", "empty"),
     ],
 )
@@ -83,6 +85,39 @@ def test_a_wrong_url_is_refused_without_showing_secrets(url: str, part: str) -> 
         open_store(url)
     assert "hunter22" not in f"{caught.value} {caught.value.hint}"
     assert "user:secret" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ("s3:/bucket/x", "s3://bucket/x"),
+        ("s3:bucket", "s3://bucket"),
+        ("s3//bucket/x", "s3://bucket/x"),
+        ("S3:/bucket/x", "s3://bucket/x"),
+        ("s3a:/bucket/x", "s3a://bucket/x"),
+        ("gs:/bucket/x", "gs://bucket/x"),
+        ("az:/container/x", "az://container/x"),
+        ("memory:/x", "memory://x"),
+        ("file:/tmp/x", "file:///tmp/x"),
+    ],
+)
+def test_a_misspelt_url_does_not_become_a_directory(spelled: str, meant: str) -> None:
+    with pytest.raises(Invalid, match="misspelt URL") as caught:
+        open_store(spelled)
+    assert caught.value.hint == f"Write {meant}; for a directory of that name write ./{spelled}."
+    assert open_store(f"./{spelled}").url.startswith("file:///")
+
+
+def test_a_url_that_was_made_a_path_does_not_become_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="s3:/bucket/x") as caught:
+        open_store(Path("s3://bucket/x"))
+    assert "s3://bucket/x as text" in caught.value.hint
+    assert open_store(tmp_path / "s3:/bucket/x").url.startswith("file:///")
+
+
+@pytest.mark.parametrize("path", ["s3", "s3/x", "s3-logs//x", "logs/s3:/x", "memory", "gs.d/x"])
+def test_a_directory_may_be_called_like_a_scheme(path: str) -> None:
+    assert open_store(path).url.startswith("file:///")
 
 
 class BytesPath:
@@ -129,6 +164,33 @@ def test_logs_of_one_bucket_share_one_client(monkeypatch: pytest.MonkeyPatch) ->
     before = client("s3://bucket/a")
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     assert client("s3://bucket/a") is not before
+
+
+def test_another_place_of_a_bucket_is_reached_through_the_open_client() -> None:
+    store = open_store("s3://bucket/a", options={"region": "eu-west-1"})
+    assert isinstance(store, PrefixedStore)
+    for spelled in ("s3://bucket/b", "s3://bucket/b/", "s3://bucket/b?"):
+        other = sibling(store, spelled)
+        assert isinstance(other, PrefixedStore)
+        assert (other.url, other.inner) == ("s3://bucket/b", store.inner)
+    assert sibling(store, "s3://bucket/") is store.inner
+
+
+def test_another_place_with_options_is_reached_with_these() -> None:
+    store = open_store("s3://bucket/a?region=eu-west-1")
+    assert isinstance(store, PrefixedStore)
+    for region, is_same in (("eu-west-1", True), ("us-east-1", False)):
+        other = sibling(store, f"s3://bucket/b?region={region}")
+        assert isinstance(other, PrefixedStore)
+        assert other.url == "s3://bucket/b"
+        assert (other.inner is store.inner) is is_same
+
+
+def test_a_question_mark_elsewhere_than_in_a_bucket_is_part_of_the_name() -> None:
+    inner = MemoryStore("unnamed")
+    other = sibling(PrefixedStore(inner, "a"), "memory://unnamed/b?region=c")
+    assert isinstance(other, PrefixedStore)
+    assert (other.url, other.inner) == ("memory://unnamed/b?region=c", inner)
 
 
 @pytest.mark.s3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 
@@ -22,12 +22,13 @@ from store.broken_stores import (
     ReadsStale,
     RefusesCorrectMatch,
 )
-from stratalog.errors import Denied, Exists, Invalid, Unavailable, Unknown
+from stratalog.errors import Conflict, Denied, Exists, Invalid, Unavailable, Unknown
 from stratalog.runtime import Runtime
 from stratalog.store import MemoryStore, PrefixedStore, Store, open_store
 from stratalog.store.doctor import Report, examine
 from stratalog.store.metered import MeteredStore
-from stratalog.store.probe import probe
+from stratalog.store.probe import FALSE_REFUSALS_MAX, probe
+from stratalog.testing import Faults, FaultyStore, Simulation, simulate
 
 
 def name() -> str:
@@ -137,6 +138,59 @@ def test_a_lost_answer_is_no_accusation() -> None:
             return etag
 
     asyncio.run(probe(LosesAnswers(name()), Runtime()))
+
+
+@pytest.mark.parametrize("refused", ["put_if_absent", "put_if_match"])
+@pytest.mark.parametrize("times", [1, FALSE_REFUSALS_MAX - 1, FALSE_REFUSALS_MAX])
+def test_a_false_refusal_now_and_then_is_no_accusation_but_one_every_time_is(
+    refused: str, times: int
+) -> None:
+    class RefusesFalsely(MemoryStore):
+        left = times
+        names: ClassVar[set[str]] = set()
+
+        async def put_if_absent(self, path: str, data: bytes) -> str:
+            self.names.add(path)
+            if refused == "put_if_absent" and self.left and path not in self._objects:
+                self.left -= 1
+                raise Exists("409")
+            return await super().put_if_absent(path, data)
+
+        async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+            if refused == "put_if_match" and self.left and (await self.head(path)).etag == etag:
+                self.left -= 1
+                raise Conflict("409")
+            return await super().put_if_match(path, data, etag)
+
+    store, runtime = RefusesFalsely(name()), Runtime()
+    if times < FALSE_REFUSALS_MAX:
+        asyncio.run(probe(store, runtime))
+    else:
+        with pytest.raises(Invalid, match="would lose records"):
+            asyncio.run(probe(store, runtime))
+    assert store.left == 0
+    assert len(store.names) == min(times + 1, FALSE_REFUSALS_MAX), "each time under another name"
+    assert not store._objects
+    asyncio.run(probe(store, runtime))
+
+
+@pytest.mark.parametrize("kind", [IgnoresIfAbsent, IgnoresIfMatch])
+def test_a_put_that_should_have_been_refused_is_not_tried_again(kind: type[MemoryStore]) -> None:
+    metered = MeteredStore(kind(name()))
+    with pytest.raises(Invalid):
+        asyncio.run(probe(metered, Runtime()))
+    assert metered.stats().requests <= 8
+
+
+def test_a_log_is_created_on_a_store_with_false_refusals() -> None:
+    async def main(simulation: Simulation) -> None:
+        faulty = FaultyStore(
+            MemoryStore(name()), Faults(false_refusal=0.1), random=simulation.random
+        )
+        await probe(faulty, simulation.runtime)
+
+    for seed in range(50):
+        simulate(main, seed=seed)
 
 
 def test_a_store_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,10 @@ def test_what_was_left_is_swept_and_the_rest_is_examined_in_other_processes(tmp_
     report = sync.scrub(url, options=ScrubOptions(processes=1))
     assert (report.clean, report.records) == (True, 5)
     assert sync.repair(url, report).complete
+    examined: list[tuple[int, int]] = []
+    verified = sync.verify(url, on_progress=lambda *step: examined.append(step))
+    assert (verified.proven, verified.records) == (True, 5)
+    assert examined[-1] == (5, 5)
     assert sync.destroy(url).deleted.objects > 5
     with pytest.raises(errors.NotFound):
         sync.LogReader.open(url)

@@ -176,14 +176,15 @@ def test_a_store_that_cannot_be_pickled_is_refused_with_a_hint() -> None:
         assert "by URL or path" in caught.value.hint
 
 
-def test_writers_and_async_readers_refuse_to_travel(url: str) -> None:
+def test_writers_pins_and_async_readers_refuse_to_travel(url: str) -> None:
     async def opened() -> tuple[sl.LogWriter, sl.LogReader]:
         return await sl.LogWriter.open(url), await sl.LogReader.open(url)
 
     import asyncio
 
+    pins = sync.PinStore(url)
     with sync.LogWriter.open(url) as log:
-        for thing in (log, *asyncio.run(opened())):
+        for thing in (log, pins, pins.create("held"), *asyncio.run(opened())):
             with pytest.raises(errors.Invalid, match="cannot be pickled") as caught:
                 pickle.dumps(thing)
             assert "URL" in caught.value.hint

@@ -25,6 +25,8 @@ PAIRS = [
     (sl.LogReader, sync.LogReader),
     (sl.CursorStore, sync.CursorStore),
     (sl.Cursor, sync.Cursor),
+    (sl.PinStore, sync.PinStore),
+    (sl.Pin, sync.Pin),
     (sl.Collector, sync.Collector),
     (sl.Sealer, sync.Sealer),
 ]
@@ -80,7 +82,7 @@ def test_the_words_of_the_original_are_kept_and_no_twin_method_is_a_coroutine(
     assert not inspect.isasyncgenfunction(getattr(twin, name))
 
 
-@pytest.mark.parametrize("name", ["CursorStore", "Collector"])
+@pytest.mark.parametrize("name", ["CursorStore", "PinStore", "Sealer", "Collector"])
 def test_constructors_are_the_same(name: str) -> None:
     assert inspect.signature(getattr(sync, name)) == inspect.signature(getattr(sl, name))
 
@@ -94,6 +96,10 @@ def test_constructors_are_the_same(name: str) -> None:
         (scrub, sync.scrub),
         (repair, sync.repair),
         (destroy, sync.destroy),
+        (sl.verify, sync.verify),
+        (sl.fork, sync.fork),
+        (sl.abort_fork, sync.abort_fork),
+        (sl.copy_log, sync.copy_log),
     ],
 )
 def test_functions_have_the_same_parameters(
@@ -125,6 +131,12 @@ reader.batches(from_offset="1")
 cursors = sl.sync.CursorStore("x")
 reveal_type(cursors.create("name", 1).move(2))
 reveal_type(cursors.list())
+pins = sl.sync.PinStore("x", owner="me")
+reveal_type(pins.create("name", 1, note="why").renew(None))
+reveal_type(pins.list())
+reveal_type(pins.sort_out())
+pins.create("name", offset=1)
+reveal_type(sl.sync.verify("x"))
 reveal_type(sl.sync.create_log)
 with sl.sync.LogWriter.open("x") as log:
     reveal_type(sl.sync.collect("x", through=log, options=sl.CollectorOptions()))
@@ -142,6 +154,10 @@ list[stratalog.objectlog.fragment.Fragment]
 stratalog.objectlog.reader.Record
 stratalog.sync.Cursor
 list[stratalog.sync.Cursor]
+stratalog.sync.Pin
+list[stratalog.sync.Pin]
+tuple[list[stratalog.sync.Pin], list[stratalog.sync.Pin]]
+stratalog.objectlog.verification.VerifyReport
 def (url: str | os.PathLike[str] | stratalog.store.protocol.Store, *, exist_ok: bool =, \
 first_offset: int =, writer: str =, runtime: stratalog.runtime.Runtime =)
 stratalog.objectlog.collector.Collected
@@ -169,5 +185,6 @@ def test_a_strict_type_checker_sees_exact_types_and_refuses_wrong_calls(tmp_path
         'log.append(b"one", offset=1)',
         'log.open("x", no=1)',
         'reader.batches(from_offset="1")',
+        'pins.create("name", offset=1)',
         'sl.Collector("x", through=log)',
     ], checked.stdout

@@ -95,6 +95,44 @@ def test_cursors_are_twins_too(store_url: str) -> None:
     assert repr(moved) == "sync.Cursor('compaction', offset=20)"
 
 
+def test_pins_are_twins_too(store_url: str) -> None:
+    with sync.LogWriter.open(store_url, create=True) as log:
+        for number in range(1, 6):
+            log.append(b"%d" % number)
+    pins = sync.PinStore(store_url, owner="me")
+    pin = pins.create("run_7", 2, 4, note="epoch 1", expires_us=1)
+    assert isinstance(pin, sync.Pin)
+    assert (pin.name, pin.from_offset, pin.to_offset) == ("run_7", 2, 4)
+    assert (pin.owner, pin.note, pin.expires_us) == ("me", "epoch 1", 1)
+    assert len(pin.entries) == 2
+    assert pin.fragment_bytes == sum(entry.num_bytes for entry in pin.entries)
+    assert pin.created_us > 0
+    assert (pin.window.from_offset, pin.window.to_offset) == (2, 4)
+    with pytest.raises(errors.Exists):
+        pins.create("run_7")
+    renewed = pin.renew(None)
+    assert isinstance(renewed, sync.Pin)
+    assert renewed.expires_us is None
+    with pytest.raises(errors.Conflict):
+        pin.renew(2)
+    assert repr(pins.load("run_7")) == "sync.Pin('run_7', 2 to 4)"
+    with sync.LogReader.open(store_url, pin="run_7") as reader:
+        assert [record.body for record in reader.records(2, 4)] == [b"2", b"3"]
+    assert [each.name for each in pins.list()] == ["run_7"]
+    renewed.release()
+    assert pins.list() == []
+    assert [each.name for each in pins.list_all()] == ["run_7"]
+    with pytest.raises(errors.NotFound):
+        pins.load("run_7")
+    held, (released,) = pins.sort_out()
+    assert held == []
+    pins.clear(released)
+    assert pins.list_all() == []
+    pins.use_up("never")
+    with pytest.raises(errors.Exists):
+        pins.create("never", reuse=False)
+
+
 def test_many_threads_use_one_writer_at_once(log: sync.LogWriter, url: str) -> None:
     def append(worker: int) -> list[int]:
         return [log.append(b"%d-%d" % (worker, number)).offset for number in range(20)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 def main() -> None:
     """Run the command line and leave the process with one of the codes in ``cli.exits``."""
     from stratalog.cli.app import app
+    from stratalog.cli.parameters import OWN_PROCESS
 
-    app(prog_name="stratalog")
+    app(prog_name="stratalog", obj=OWN_PROCESS)
 
 
 __all__ = ["main"]

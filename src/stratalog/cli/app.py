@@ -15,6 +15,7 @@ from stratalog.cli.destroy import destroy
 from stratalog.cli.doctor import doctor
 from stratalog.cli.exits import exits_as_text
 from stratalog.cli.fork import copy, fork
+from stratalog.cli.herds import herds
 from stratalog.cli.info import info, init
 from stratalog.cli.pins import pins
 from stratalog.cli.program import Program
@@ -83,3 +84,4 @@ for command in (
     app.command()(command)
 app.add_typer(cursors)
 app.add_typer(pins)
+app.add_typer(herds)

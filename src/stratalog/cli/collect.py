@@ -208,7 +208,9 @@ def _verdict(cursor: Cursor, outlook: Outlook) -> str:
     held = cursor.holds(outlook.first_offset)
     if held is None:
         return "does not count: before the start"
-    return "holds" if held == cursor.offset else f"holds {held:,}: its way back was cut off"
+    if held != cursor.offset:
+        return f"counts as {held:,}: its way back was cut off"
+    return "holds" if held == outlook.cut else "further on"
 
 
 # Cancelling

@@ -34,13 +34,18 @@ def cost(
         ),
     ] = None,
     appends_per_second: Annotated[
-        float, typer.Option(min=0, help="How many appends to expect, on average.")
+        float, typer.Option(metavar="N", min=0, help="How many appends to expect, on average.")
     ] = 0.0,
-    append_bytes: Annotated[int, typer.Option(min=0, help="Their mean size.")] = 0,
+    append_bytes: Annotated[int, typer.Option(metavar="BYTES", min=0, help="Their mean size.")] = 0,
     interval_s: Annotated[
-        float, typer.Option(min=0, help="WriterOptions.interval_s, which caps the requests.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, help="WriterOptions.interval_s, which caps the requests."
+        ),
     ] = 0.0,
-    followers: Annotated[int, typer.Option(min=0, help="How many readers follow.")] = 0,
+    followers: Annotated[
+        int, typer.Option(metavar="N", min=0, help="How many readers follow.")
+    ] = 0,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -102,13 +107,21 @@ def _read(file: Path, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(file.read_bytes())
     except FileNotFoundError:
-        raise NotFound(f"there is no file {file}", path=str(file)) from None
+        raise NotFound(
+            f"there is no file {file}", hint="Check the name of the file.", path=str(file)
+        ) from None
     except PermissionError:
-        raise Denied(f"cannot read {file}", path=str(file)) from None
+        raise Denied(
+            f"cannot read {file}", hint="Check the permissions of the file.", path=str(file)
+        ) from None
     except Invalid as error:
         raise Invalid(f"{file}: {error}", hint=error.hint) from None
     except OSError as error:
-        raise Invalid(f"cannot read {file}: {error.strerror or error}", path=str(file)) from None
+        raise Invalid(
+            f"cannot read {file}: {error.strerror or error}",
+            hint="Give a file that can be read.",
+            path=str(file),
+        ) from None
 
 
 def _draw_stored(stored: Stored, costs: Mapping[str, float]) -> None:

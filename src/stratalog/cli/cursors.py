@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
+from stratalog.cli.help import Group
 from stratalog.cli.parameters import AsJson, Url, Verbose, run
 from stratalog.errors import Conflict
 
@@ -23,6 +24,7 @@ ExpectedOffset = Annotated[
 ]
 
 cursors = typer.Typer(
+    cls=Group,
     name="cursor",
     no_args_is_help=True,
     help="Named positions in a log; nothing at or after a cursor is collected.",
@@ -32,6 +34,8 @@ cursors = typer.Typer(
 @cursors.command("list")
 def list_cursors(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show all cursors of a log.
+
+    Collection deletes nothing from the lowest of them on.
 
     Example:
       stratalog cursor list orders-log
@@ -64,6 +68,8 @@ def create_cursor(
     url: Url, name: Name, offset: Offset, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Create a cursor at an offset.
+
+    Collection deletes nothing from there on, until the cursor is moved or deleted.
 
     Example:
       stratalog cursor create orders-log compaction 1000
@@ -108,6 +114,8 @@ def delete_cursor(
     verbose: Verbose = False,
 ) -> None:
     """Delete a cursor. What it held back may then be collected.
+
+    Refused if somebody else changes it meanwhile.
 
     Example:
       stratalog cursor delete orders-log compaction

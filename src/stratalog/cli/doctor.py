@@ -17,8 +17,12 @@ STYLES = {"held": "green", "broken": "bold red", "not-checked": "yellow"}
 
 def doctor(
     url: Url,
-    writers: Annotated[int, typer.Option(min=2, max=64, help="How many writers race.")] = 4,
-    rounds: Annotated[int, typer.Option(min=1, max=10_000, help="How many races.")] = 25,
+    writers: Annotated[
+        int, typer.Option(metavar="N", min=2, max=64, help="How many writers race.")
+    ] = 4,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="How many races.")
+    ] = 25,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:

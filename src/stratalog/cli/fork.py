@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Verbose, run
+from stratalog.cli.parameters import AsJson, Verbose, lasting, run
 from stratalog.errors import Conflict, Invalid
 from stratalog.store.locate import open_store
 from stratalog.store.redaction import redact
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from stratalog.objectlog.copying import Copied
     from stratalog.objectlog.forking import Forked
 
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The log to begin with.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", callback=lasting, help="The log to begin with.")
+]
 Target = Annotated[
-    str, typer.Argument(metavar="TARGET", help="The new log. Nothing may be there yet.")
+    str,
+    typer.Argument(
+        metavar="TARGET", callback=lasting, help="The new log. Nothing may be there yet."
+    ),
 ]
 
 
@@ -44,7 +49,7 @@ def fork(
     Nothing is copied, so it takes a moment however long the log is; both must
     lie on one store. Each goes on by itself, and neither's collection takes
     what the other needs: the fork holds a pin in its source. If the command is
-    interrupted, run it again.
+    interrupted, run it again; a fork that is complete is left as it is.
 
     Examples:
       stratalog fork orders-log orders-experiment
@@ -91,7 +96,15 @@ def _tell_forked(forked: Forked, as_json: bool) -> None:
         facts = {**asdict(forked), "url": redact(forked.url), "source": redact(forked.source)}
         output.write_json(facts)
         return
-    output.say(f"forked {redact(forked.source)} at offset {forked.at} into {redact(forked.url)}")
+    if forked.is_new:
+        output.say(
+            f"forked {redact(forked.source)} at offset {forked.at} into {redact(forked.url)}"
+        )
+    else:
+        output.say(
+            f"{redact(forked.url)} is a fork of {redact(forked.source)} at offset {forked.at} "
+            "already; nothing was changed"
+        )
     if forked.held_by == "cursor":
         output.complain(
             "warning",

@@ -133,7 +133,7 @@ def _facts(url: str, manifest: Manifest) -> dict[str, object]:
         "depth": max((pointer.depth for pointer in manifest.snapshots), default=0),
         "writer": manifest.writer,
         "format": manifest.format,
-        "writable": manifest.write_id is not None,
+        "writable": manifest.is_ours and manifest.seal is None,
         "sealed": manifest.seal is not None,
     }
 
@@ -196,7 +196,8 @@ def _draw(facts: dict[str, object]) -> None:
                 table.add_row(TIES[name], _tie(name, value))
         else:
             title = name.replace("_timestamp_us", "_time").replace("_", " ")
-            table.add_row(title, _cell(name, value))
+            why = " (sealed)" if name == "writable" and facts["sealed"] else ""
+            table.add_row(title, f"{_cell(name, value)}{why}")
     output.draw(table)
 
 

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from stratalog.cli.output import EPOCH
+from stratalog.errors import Invalid, NotFound
 from stratalog.store.redaction import redact
 
 T = TypeVar("T")
@@ -22,10 +24,27 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
+OWN_PROCESS = "a process of its own"
+"""The object of the context if nothing outlives the command but what is stored."""
+
+
+def lasting(context: typer.Context, url: str) -> str:
+    """Refuse a log in memory, which is gone when the command ends."""
+    if context.resilient_parsing:
+        return url
+    if context.obj == OWN_PROCESS and url.lower().startswith("memory://"):
+        raise Invalid(
+            "a log in memory is gone when the command ends",
+            hint="Name a directory or a bucket. memory:// is for tests in Python.",
+        )
+    return url
+
+
 Url = Annotated[
     str,
     typer.Argument(
         metavar="URL",
+        callback=lasting,
         help="The log: a directory, or file://, s3://, gs:// or az://. "
         "Credentials come from the environment.",
     ),
@@ -34,6 +53,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Results and errors as JSON
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what the library logs, on standard error.")
 ]
+
+
+def in_a_directory(file: Path | None) -> Path | None:
+    """Refuse a file to be written whose directory is not there, before any work is done."""
+    if file is not None and not file.parent.is_dir():
+        raise NotFound(
+            f"there is no directory {file.parent}",
+            hint="Create it first, or name a file elsewhere.",
+            path=str(file),
+        )
+    return file
 
 
 def time_us(text: str) -> int:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
+from stratalog.cli.help import Group
 from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, run
+from stratalog.errors import Conflict
 from stratalog.runtime import DEFAULT_RUNTIME
 
 if TYPE_CHECKING:
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
 
+FORK_PIN = "fork_"
+"""How the names of the pins begin that forks make."""
+
 pins = typer.Typer(
+    cls=Group,
     name="pin",
     no_args_is_help=True,
     help="Named holds on a stretch of a log; collection deletes nothing that a pin reaches.",
@@ -25,6 +31,8 @@ pins = typer.Typer(
 @pins.command("list")
 def list_pins(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show all pins of a log, what they hold and until when.
+
+    One that is past its expiry holds until a collection finds it.
 
     Example:
       stratalog pin list orders-log
@@ -127,6 +135,8 @@ def renew_pin(
 ) -> None:
     """Give a pin another expiry, counted from now; without --expires, none at all.
 
+    Refused if it was released meanwhile.
+
     Example:
       stratalog pin renew orders-log training_7 --expires 6h
     """
@@ -138,8 +148,18 @@ def renew_pin(
 
 
 @pins.command("release")
-def release_pin(url: Url, name: Name, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def release_pin(
+    url: Url,
+    name: Name,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also the pin of a fork, which is damaged by it.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
     """Let go of a pin. What only it held goes with the next collection.
+
+    The pin of a fork goes when the fork is destroyed; it is not released by hand.
 
     Example:
       stratalog pin release orders-log training_7
@@ -147,6 +167,12 @@ def release_pin(url: Url, name: Name, as_json: AsJson = False, verbose: Verbose 
 
     async def work() -> Pin:
         pin = await _pins_of(url).load(name)
+        if pin.name.startswith(FORK_PIN) and not force:
+            raise Conflict(
+                f"the pin {pin.name} is {pin.note}",
+                hint="Destroy the fork, and the pin goes with it. With --force the pin goes, and "
+                "the fork loses its records with the next collection.",
+            )
         await pin.release()
         return pin
 

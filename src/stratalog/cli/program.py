@@ -8,6 +8,7 @@ through ``redact`` first.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -16,14 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from stratalog.cli import exits, output
-from stratalog.errors import StratalogError
+from stratalog.cli.help import Group
+from stratalog.errors import NotFound, StratalogError
 from stratalog.store.redaction import redact
 
 
-class Program(TyperGroup):
+class Program(Group):
     """The root of all commands; its ``main`` decides how the process ends."""
 
     def main(
@@ -70,13 +71,21 @@ class Program(TyperGroup):
             return run()
         except StratalogError as error:
             code = exits.exit_code(error)
-            output.show_error(error.kind, str(error), error.hint, code, as_json, _facts(error))
+            output.show_error(error.kind, str(error), _hint(error), code, as_json, _facts(error))
         except typer.TyperException as error:
             code = _show_usage_error(error, as_json)
+        except SystemExit as end:
+            # Rich and Typer end the program by themselves when nobody reads their output any more.
+            if not isinstance(end.__context__, BrokenPipeError):
+                raise
+            code = exits.BROKEN_PIPE
         except OSError as error:
             code = exits.DEFECT
+            message = f"{error.strerror or error}"
             hint = "Check the disk and the descriptors of this machine, then try again."
-            output.show_error("io", f"{error.strerror or error}", hint, code, as_json)
+            if error.errno == errno.EBADF:
+                message, hint = "the output is closed", "Give it a place to go, e.g. /dev/null."
+            output.show_error("io", message, hint, code, as_json)
         except Exception as error:  # noqa: BLE001 - the last place where a defect can be told
             code = exits.DEFECT
             trace = redact(traceback.format_exc())
@@ -91,6 +100,16 @@ class Program(TyperGroup):
                 {"traceback": trace},
             )
         return code
+
+
+def _hint(error: StratalogError) -> str:
+    """The next step in a shell, where nobody opens a writer."""
+    if isinstance(error, NotFound):
+        from stratalog.objectlog.manifest import MANIFEST_PATH
+
+        if error.path == MANIFEST_PATH:
+            return "Check the spelling, or create it with `stratalog init`."
+    return error.hint
 
 
 def _facts(error: StratalogError) -> dict[str, object]:
@@ -126,10 +145,15 @@ def _show_warning(
 
 
 def _replace_closed_streams() -> None:
-    """A shell may start us without a stream (``>&-``), which Python shows as ``None``."""
-    for name in ("stdout", "stderr"):
+    """A shell may start us without a stream (``>&-``), which Python shows as ``None``.
+
+    Complaints may go nowhere. Results that cannot be written are a failure, so what is written
+    there fails: it goes to a file that is open for reading.
+    """
+    for name, access in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            stream = open(os.open(os.devnull, access), "w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def _finish_stdout() -> None:

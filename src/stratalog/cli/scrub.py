@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, run
 from stratalog.errors import Corrupt, Invalid
 from stratalog.store.redaction import redact
 
@@ -28,7 +28,9 @@ def scrub(
     processes: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, help="How many processes hash; 0 is none but this one. [one a core]"
+            metavar="N",
+            min=0,
+            help="How many processes hash; 0 is none but this one. \\[one a core]",
         ),
     ] = None,
     bodies: Annotated[
@@ -42,6 +44,8 @@ def scrub(
         Path | None,
         typer.Option(
             metavar="FILE",
+            dir_okay=False,
+            callback=in_a_directory,
             help="Keep in this file how far it is, and go on from there if it exists.",
         ),
     ] = None,

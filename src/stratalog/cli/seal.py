@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.parameters import AsJson, Url, Verbose, lasting, run
 from stratalog.store.locate import open_store
 from stratalog.store.redaction import redact
 
@@ -52,7 +52,10 @@ def seal(url: Url, note: Note = "", as_json: AsJson = False, verbose: Verbose = 
 def migrate(
     url: Url,
     successor: Annotated[
-        str, typer.Argument(metavar="SUCCESSOR", help="Where to go on. Nothing may be there yet.")
+        str,
+        typer.Argument(
+            metavar="SUCCESSOR", callback=lasting, help="Where to go on. Nothing may be there yet."
+        ),
     ],
     note: Note = "",
     as_json: AsJson = False,

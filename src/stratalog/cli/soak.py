@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, run
-from stratalog.errors import Corrupt
+from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, in_a_directory, run
+from stratalog.errors import Corrupt, Exists
+from stratalog.store.locate import open_store
 from stratalog.store.redaction import redact
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ Watch = Callable[["Figures"], None]
 def soak(
     url: Url,
     rate: Annotated[
-        float, typer.Option(min=0.001, help="Records per second, about which the rate wanders.")
+        float,
+        typer.Option(
+            metavar="N", min=0.001, help="Records per second, about which the rate wanders."
+        ),
     ] = 200.0,
     duration: Annotated[
         float | None,
@@ -40,14 +44,21 @@ def soak(
             show_default="60s",
         ),
     ] = None,
-    writers: Annotated[int, typer.Option(min=1, max=256, help="How many share the log.")] = 3,
+    writers: Annotated[
+        int, typer.Option(metavar="N", min=1, max=256, help="How many share the log.")
+    ] = 3,
     force: Annotated[
         bool,
         typer.Option("--force", help="Also write to a log that exists. It is not collected then."),
     ] = False,
     history: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, metavar="FILE", help="Write every operation, as JSON lines."),
+        typer.Option(
+            dir_okay=False,
+            callback=in_a_directory,
+            metavar="FILE",
+            help="Write every operation, as JSON lines.",
+        ),
     ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -68,13 +79,29 @@ def soak(
     whole_s = DURATION_S if duration is None else duration
     options = SoakOptions(rate=rate, duration_s=whole_s, writers=writers, force=force)
 
+    latest: Figures | None = None
+
     async def work() -> SoakReport:
         with ExitStack() as stack:
             file = None if history is None else stack.enter_context(history.open("wb"))
             watch = stack.enter_context(watching(whole_s, shown=not as_json))
-            return await begin(url, options=options, history=History(file), on_progress=watch)
 
-    code = tell(run(work(), verbose=verbose), as_json=as_json)
+            def note(figures: Figures) -> None:
+                nonlocal latest
+                latest = figures
+                watch(figures)
+
+            return await begin(url, options=options, history=History(file), on_progress=note)
+
+    try:
+        report = run(work(), verbose=verbose)
+    except Exists as error:
+        error.hint = "Choose another place, or write to this log too with --force."
+        raise
+    except KeyboardInterrupt:
+        _tell_interrupted(redact(open_store(url).url), latest, whole_s, as_json=as_json)
+        raise
+    code = tell(report, as_json=as_json)
     if code != exits.OK:
         raise typer.Exit(code)
 
@@ -86,6 +113,23 @@ def tell(report: SoakReport, *, as_json: bool) -> int:
     else:
         _draw(report)
     return exits.OK if report.proven else exits.exit_code(Corrupt(""))
+
+
+def _tell_interrupted(place: str, latest: Figures | None, whole_s: float, *, as_json: bool) -> None:
+    far = "before it began" if latest is None else f"after {_progress(latest, whole_s)}"
+    message = f"interrupted {far}; nothing was proven"
+    hint = f"The log stays at {place}; `stratalog verify` looks at it."
+    output.show_error("interrupted", message, hint, exits.INTERRUPTED, as_json)
+
+
+def _progress(figures: Figures, whole_s: float) -> str:
+    """How far it is. The time is over before all that was written is read."""
+    return (
+        f"{min(figures.elapsed_s, whole_s):,.0f} of {whole_s:,.0f} s: "
+        f"{figures.rate:,.0f} records/s, {figures.acknowledged:,} acknowledged, "
+        f"{figures.read:,} read, {figures.unknown:,} unknown, lag {figures.lag:,}, "
+        f"{output.count(figures.violations, 'violation')}"
+    )
 
 
 @contextmanager
@@ -102,7 +146,7 @@ def watching(whole_s: float, *, shown: bool) -> Iterator[Watch]:
     screen = output.console(stderr=True)
     with Live(console=screen, transient=True, auto_refresh=False) as live:
         yield lambda figures: live.update(
-            _table(figures, f"soaking, {figures.elapsed_s:,.0f} of {whole_s:,.0f} s"),
+            _table(figures, f"soaking, {min(figures.elapsed_s, whole_s):,.0f} of {whole_s:,.0f} s"),
             refresh=True,
         )
 
@@ -118,12 +162,7 @@ class _Lines:
         if figures.elapsed_s < self._next_s:
             return
         self._next_s = figures.elapsed_s + LINE_EVERY_S
-        sys.stderr.write(
-            f"{figures.elapsed_s:.0f} of {self._whole_s:.0f} s: "
-            f"{figures.rate:,.0f} records/s, {figures.acknowledged:,} acknowledged, "
-            f"{figures.read:,} read, {figures.unknown:,} unknown, lag {figures.lag:,}, "
-            f"{output.count(figures.violations, 'violation')}\n"
-        )
+        sys.stderr.write(f"{_progress(figures, self._whole_s)}\n")
         sys.stderr.flush()
 
 

@@ -161,4 +161,5 @@ def _label(entry: Entry) -> Text:
         f"{output.size(entry.num_bytes)}",
         (f"  {times}  setsum {entry.setsum.hexdigest()[:SETSUM_DIGITS]}…", "dim"),
         no_wrap=True,
+        overflow="ellipsis",
     )

@@ -13,7 +13,9 @@ from stratalog.errors import Corrupt
 from stratalog.store.redaction import redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.verification import VerifyReport
+    from rich.text import Text
+
+    from stratalog.objectlog.verification import Check, VerifyReport
 
 FINDINGS_SHOWN_MAX = 20
 
@@ -71,8 +73,7 @@ def tell(report: VerifyReport) -> None:
     for title in ("promise", "status", "evidence"):
         checks.add_column(title)
     for check in report.checks:
-        status = Text("held", "green") if check.held else Text("broken", "bold red")
-        checks.add_row(check.name, status, check.evidence)
+        checks.add_row(check.name, _status(check, report), check.evidence)
     output.draw(checks)
     found = [
         *((each.kind.value, each.path, each.start, each.kind.meaning) for each in report.damages),
@@ -102,3 +103,14 @@ def tell(report: VerifyReport) -> None:
         )
     else:
         output.say(f"{output.count(len(found), 'finding')}; `stratalog scrub` tells what to do")
+
+
+def _status(check: Check, report: VerifyReport) -> Text:
+    """``-`` where there was nothing to look at: few logs have records of a soak."""
+    from rich.text import Text
+
+    if not check.held:
+        return Text("broken", "bold red")
+    if check.name == "self-description" and not report.described_records:
+        return Text("-", "dim")
+    return Text("held", "green")

@@ -12,6 +12,7 @@ collectors, without a clock, is told in ``docs/design/005-collection.md``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from functools import partial
 
 import msgspec
 
-from stratalog.errors import Conflict, Exists, Invalid, NotFound
+from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.cursor import Cursor, CursorStore
@@ -206,16 +207,19 @@ class Collector:
         _, let_go = await self._pins.sort_out()
         if not let_go:
             return Removed()
-        manifest, _ = await load_manifest(self._store)
+        manifest, etag = await load_manifest(self._store)
         held, _ = await self._pins.sort_out()
         roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
         removed = Removed()
         for pin in let_go:
             try:
                 removed += await self._removal(on_progress, roots).remove(pin.entries)
-            except NotFound:
-                raise _overtaken() from None
-            await self._pins.clear(pin)
+            except NotFound as gone:
+                if (await load_manifest(self._store))[1] == etag:
+                    raise missing(gone.path) from None
+                return removed + await self.clear_pins(on_progress)
+            with contextlib.suppress(Conflict):  # another collector has cleared it
+                await self._pins.clear(pin)
         return removed
 
     async def cancel(self) -> None:
@@ -263,7 +267,7 @@ class Collector:
                     raise
                 continue
             removed += await self.delete(on_progress)
-            await detach_fork(self._store, runtime=self._runtime)
+            await self._detach()
             return Collected(
                 first_offset=manifest.first_offset,
                 records=plan.records,
@@ -271,7 +275,7 @@ class Collector:
                 fragment_bytes=plan.fragment_bytes,
                 removed=removed,
             )
-        await detach_fork(self._store, runtime=self._runtime)
+        await self._detach()
         manifest, _ = await load_manifest(self._store)
         return Collected(manifest.first_offset, 0, 0, 0, removed)
 
@@ -297,6 +301,13 @@ class Collector:
             on_progress,
             Reach(self._tree, keep) if keep else None,
         )
+
+    async def _detach(self) -> None:
+        """A fork that needs its source no more lets go of it, if it may write there."""
+        try:
+            await detach_fork(self._store, runtime=self._runtime)
+        except Denied as error:
+            log.warning("the fork could not let go of its source: %s", error)
 
     # Planning
 
@@ -430,7 +441,7 @@ def _lowest(cursors: list[Cursor], manifest: Manifest, cut_off: int | None) -> t
 
 
 def _root_of(pin: Pin) -> Root:
-    return Root(f"the pin {pin.name!r}", pin.entries, whole=False)
+    return Root(f"the pin {pin.name!r}", pin.entries, whole=False, window=pin.window)
 
 
 def _check_cut_off(cut_off: int | None) -> None:

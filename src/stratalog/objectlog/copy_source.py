@@ -19,9 +19,10 @@ from stratalog.objectlog.dividing import encode_part
 from stratalog.objectlog.fragment import EncodedFragment, Fragment, decode_fragment
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
-from stratalog.objectlog.pin import Pin, PinStore, load_pinned
+from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.position import LogPosition
 from stratalog.objectlog.snapshot import Entry, Snapshot
+from stratalog.objectlog.stored_pin import load_pinned
 from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -61,7 +62,8 @@ class CopySource:
                 raise _trimmed(manifest)
             if not start <= limit <= tail:
                 reason = f"there is nothing from {start} to {limit}: the log ends at {tail}"
-                raise Invalid(reason, actual=tail)
+                hint = "Give offsets inside the log; `stratalog info` shows them."
+                raise Invalid(reason, hint=hint, actual=tail)
             try:
                 setsum = await self._sum_of(manifest.entries, start, limit)
                 begins_us = await self._time_at(manifest, start)
@@ -104,12 +106,17 @@ class CopySource:
     # Reading
 
     async def hold(self, note: CopyNote, next_offset: int) -> tuple[Manifest, str]:
-        """Pin what is left to copy, if that can be done; gives what is to be read, and its etag."""
+        """Pin what is left to copy, if that can be done; gives what is to be read, and its etag.
+
+        It has all from ``next_offset`` on, otherwise that is ``Trimmed``.
+        """
         manifest, etag = await load_manifest(self._store)
         self._pin = await self._held(note, next_offset) if manifest.is_ours else None
-        if self._pin is None:
-            return manifest, etag
-        return await load_pinned(self._store, self._pin.name)
+        if self._pin is not None:
+            manifest, etag = await load_pinned(self._store, self._pin.name)
+        if manifest.first_offset > next_offset:
+            raise _trimmed(manifest)
+        return manifest, etag
 
     def walk(self, manifest: Manifest, start: int, limit: int) -> AsyncGenerator[Fragment, None]:
         """The fragments of a stretch, oldest first."""
@@ -149,6 +156,9 @@ class CopySource:
         """The pin of this copy, or one that an earlier run has left. None if there may be none."""
         try:
             for pin in await self._own_pins(note):
+                if pin.from_offset > next_offset:
+                    # Of a run that knows more of the target than this one.
+                    continue
                 with contextlib.suppress(Conflict, Trimmed):
                     return await pin.renew(self._expiry_us())
             return await self._pins.create(

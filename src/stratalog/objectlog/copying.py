@@ -30,7 +30,7 @@ from itertools import islice
 
 import msgspec
 
-from stratalog.errors import Corrupt, Exists, Invalid, NotFound
+from stratalog.errors import Corrupt, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.copy_note import CopyNote, copy_note_of
 from stratalog.objectlog.copy_source import CopySource
@@ -196,19 +196,29 @@ class _Copying:
             if known.state == "done":
                 return
             committer = self._committer(manifest, etag)
-            version: str | None = None
             try:
-                if next_offset < note.limit:
-                    source, version = await self._source.hold(note, next_offset)
-                    await self._copy_rest(committer, source, note)
-                await self._finish(committer, note)
+                await self._go_on(committer, note, next_offset)
                 return
             except _Again:
                 continue
-            except NotFound as error:
-                await self._source.look_again(error, version, next_offset)
+            except Trimmed:
+                # What was cut may have been copied before, by another run.
+                manifest, _ = await load_any_manifest(self._target)
+                if manifest.tail.offset == next_offset:
+                    raise
             finally:
                 await committer.close()
+
+    async def _go_on(self, committer: Committer, note: CopyNote, next_offset: int) -> None:
+        version: str | None = None
+        try:
+            if next_offset < note.limit:
+                source, version = await self._source.hold(note, next_offset)
+                await self._copy_rest(committer, source, note)
+            await self._finish(committer, note)
+        except NotFound as error:
+            await self._source.look_again(error, version, next_offset)
+            raise _Again from None
 
     def _committer(self, manifest: Manifest, etag: str) -> Committer:
         return Committer(

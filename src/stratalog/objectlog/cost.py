@@ -25,12 +25,15 @@ import msgspec
 
 from stratalog.errors import Invalid
 from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.position import OFFSET_MAX
 from stratalog.objectlog.storage import Stored
 from stratalog.store.counted import Usage
 
 MONTH_S = 365.25 / 12 * 86_400
 MANIFEST_BYTES = 5_000
 FRAGMENT_OVERHEAD_BYTES = 500
+RATE_MAX = 1e15
+POLL_S_MIN = 1e-6
 FIELDS_HINT = "docs/guide/cost.md shows the fields of the file."
 
 
@@ -92,15 +95,23 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(cls, data: bytes) -> Measured:
         """``Invalid`` if it is something else."""
         try:
-            measured = msgspec.json.decode(data, type=cls)
+            return msgspec.json.decode(data, type=cls)
         except (ValueError, RecursionError) as error:
             raise Invalid(
                 f"not the stats of a writer or reader: {error}",
                 hint="Write them with msgspec.json.encode(log.stats).",
             ) from None
-        if measured.elapsed_us <= 0:
-            raise Invalid("stats of no time at all cannot be projected to a month")
-        return measured
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= OFFSET_MAX:
+                raise Invalid(f"not the stats of a writer or reader: {name} is {_short(value)}")
+        if self.elapsed_us == 0:
+            raise Invalid(
+                "stats of no time at all cannot be projected to a month",
+                hint="Write them when the writer or reader has been open for a while.",
+            )
 
     @property
     def a_month(self) -> Usage:
@@ -129,10 +140,14 @@ class Rates:
     """How often a follower looks when nothing comes: `ReaderOptions.poll_s_max`."""
 
     def __post_init__(self) -> None:
-        if min(self.appends_per_second, self.append_bytes, self.interval_s, self.followers) < 0:
-            raise Invalid("a rate is not negative")
-        if self.poll_s <= 0:
-            raise Invalid("poll_s is positive")
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise Invalid(f"a rate is a number: {name} is {_short(value)}")
+            if not 0 <= value <= RATE_MAX:
+                raise Invalid(f"a rate is from 0 to {RATE_MAX:g}: {name} is {_short(value)}")
+        if self.poll_s < POLL_S_MIN:
+            raise Invalid(f"poll_s is at least {POLL_S_MIN:g}, not {self.poll_s:g}")
 
     @property
     def a_month(self) -> Usage:
@@ -156,6 +171,13 @@ class Rates:
             bytes_written=round(written * MONTH_S),
             bytes_read=round(self.followers * read * MONTH_S),
         )
+
+
+def _short(value: object) -> str:
+    """For a message. A number of thousands of digits cannot even be printed."""
+    if isinstance(value, int) and abs(value) > OFFSET_MAX:
+        return "too large" if value > 0 else "negative"
+    return repr(value)
 
 
 @dataclass(frozen=True, slots=True)

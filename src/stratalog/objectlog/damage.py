@@ -167,6 +167,11 @@ class DamageKind(enum.Enum):
         "A cursor cannot be decoded, so collection cannot know what it holds back.",
         "Find out which reader it belongs to, and write it anew where that reader stands.",
     )
+    PIN_UNREADABLE = (
+        "pin-unreadable",
+        "A pin cannot be decoded, so nobody knows what it holds, and nothing can be deleted.",
+        "Find out who holds it. If nobody does, remove the object; then collection goes on.",
+    )
     PLAN_UNREADABLE = (
         "plan-unreadable",
         "The plan of a collection cannot be decoded, so nobody can finish or cancel it.",

@@ -20,6 +20,8 @@ _MEANINGS = {
     "missing": "These records were passed over: lost, or never linked.",
     "late": "These records come after later ones of the same writer.",
     "twice": "These records are in the log a second time.",
+    "late-or-twice": "These records come after later ones of the same writer, late or a second "
+    "time: its numbers have too many gaps to tell.",
     "broken": "This record begins like a self-describing one and does not hold what it says.",
 }
 
@@ -27,7 +29,7 @@ _MEANINGS = {
 class Oddity(msgspec.Struct, frozen=True, kw_only=True):
     """What does not hold between self-describing records."""
 
-    kind: Literal["missing", "late", "twice", "broken"]
+    kind: Literal["missing", "late", "twice", "late-or-twice", "broken"]
     run: str = ""
     writer: int = 0
     first: int = 0

@@ -16,9 +16,10 @@ An upload that was under way when the log was sealed may land after all of this.
 and destroying the place once more removes it.
 
 Whatever is deleted was listed first, and then the manifest was seen to be sealed for this purpose,
-or to be gone. So a log that somebody creates here meanwhile loses nothing: its objects are younger.
-One gap stays, at the manifest itself: between the last look at it and its deletion another one may
-take its place. Do not create a log where one is just being destroyed.
+or to be gone. So a log that somebody creates here meanwhile loses no record: its fragments have
+other names. A gap stays at the names that every log uses: its manifest, plan, cursors and pins.
+Between the last look and the deletion, or if a deletion lands late, another log's may have taken
+their place. Do not create a log where one is just being destroyed.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ from stratalog.objectlog.manifest import (
 )
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.ownership import Kind, own
-from stratalog.objectlog.pin import PinStore, pin_path
+from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.seal import Seal, as_fields, is_being_destroyed, seal_of
+from stratalog.objectlog.stored_pin import pin_path
 from stratalog.objectlog.survey import Amount
 from stratalog.objectlog.unforking import abort_fork
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -54,6 +56,8 @@ from stratalog.store.protocol import Blob, Listed, Store
 DESTROY_TIMEOUT_S = 60.0
 NAMED_MAX = 5
 PASSES_MAX = 100
+UNIQUE = ("log/", "snapshot/")
+"""Names that are never used twice, also not by another log at this place."""
 
 OnProgress = Callable[[Amount], None]
 
@@ -133,10 +137,12 @@ class _Destruction:
         """Also step 3. One that is past its expiry is released by whoever finds it."""
         held, _ = await PinStore(self._store, runtime=self._runtime).sort_out()
         if held:
+            named = [f"{pin.name} ({pin.note or pin.owner})" for pin in held[:NAMED_MAX]]
             raise Conflict(
-                f"the log is pinned: {', '.join(pin.name for pin in held[:NAMED_MAX])}",
+                f"the log is pinned: {', '.join(named)}",
                 path=pin_path(held[0].name),
-                hint="Release the pins, or ask their owners; then destroy the log.",
+                hint="Destroy its forks, and ask the owners of the other pins to release them; "
+                "then destroy the log.",
             )
 
     async def _seal(self) -> None:
@@ -164,7 +170,7 @@ class _Destruction:
         """Step 4, before the manifest goes, which alone knows the pin."""
         blob = await self._doomed_manifest()
         note = None if blob is None else note_of(decode_manifest(blob.data))
-        if note is not None:
+        if note is not None and note.state != "detached":
             await release_source(self._store, note, self._runtime)
 
     async def _delete_all_but_the_manifest(self) -> None:
@@ -193,9 +199,13 @@ class _Destruction:
             await self._delete(batch)
 
     async def _delete(self, rows: Sequence[Listed]) -> None:
-        await self._doomed_manifest()
-        await delete_surely(self._store, [row.path for row in rows], self._patience())
-        self._note(Amount(len(rows), sum(row.size for row in rows)))
+        """A name that another log may use goes alone, so that little can come in between."""
+        unique = [row for row in rows if row.path.startswith(UNIQUE)]
+        shared = [row for row in rows if not row.path.startswith(UNIQUE)]
+        for group in ([unique] if unique else []) + [[row] for row in shared]:
+            await self._doomed_manifest()
+            await delete_surely(self._store, [row.path for row in group], self._patience())
+            self._note(Amount(len(group), sum(row.size for row in group)))
 
     async def _delete_the_manifest(self) -> None:
         """Step 6. It is looked at again before each attempt."""
@@ -220,7 +230,8 @@ class _Destruction:
             raise Conflict(
                 f"another log was created at {self._store.url} meanwhile",
                 path=MANIFEST_PATH,
-                hint="Nothing of it was deleted. Destroy it as well, if that is what you want.",
+                hint="No record of it was deleted; look at its cursors and pins. "
+                "Destroy it as well, if that is what you want.",
             )
         return blob
 

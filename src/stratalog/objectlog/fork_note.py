@@ -1,6 +1,7 @@
 """What a fork's manifest says about where it comes from, and changing it.
 
-    fork    source, pin, at, state, then for a log of wal3: held_by
+    fork    source, pin, at, state, then for a log of wal3: held_by, then while it is not open:
+            former, the names of pins that earlier runs may have made
 
 The states and their order are told in ``forking``. Persisted: keep stable.
 """
@@ -8,7 +9,7 @@ The states and their order are told in ``forking``. Persisted: keep stable.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 import msgspec
@@ -46,6 +47,7 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     at: Natural
     state: State
     held_by: Literal["pin", "cursor"] = "pin"
+    former: tuple[str, ...] = ()
 
 
 def note_of(manifest: Manifest) -> ForkNote | None:
@@ -58,7 +60,10 @@ def note_of(manifest: Manifest) -> ForkNote | None:
 def require_note(manifest: Manifest) -> ForkNote:
     note = note_of(manifest)
     if note is None:
-        raise Invalid("this log is not a fork")
+        raise Invalid(
+            "this log is not a fork",
+            hint="Name the fork, and not the log that it was made from.",
+        )
     return note
 
 
@@ -93,14 +98,20 @@ async def change_fork(
 
 
 async def release_source(store: Store, note: ForkNote, runtime: Runtime) -> None:
-    """Release what holds the shared objects in the source of a fork. Again without harm.
+    """Release what holds the shared objects in the source of a fork. Again without harm."""
+    await let_go(store, note, (*note.former, note.pin), runtime)
 
-    A run that sleeps may be about to make the pin, so its name is used up.
+
+async def let_go(store: Store, note: ForkNote, pins: Iterable[str], runtime: Runtime) -> None:
+    """See to it that these hold nothing in the source of a fork.
+
+    A run that sleeps may be about to make one of them, so their names are used up.
     """
     source = sibling(store, note.source)
-    if note.held_by == "cursor":
-        await let_go_of_cursor(source, note.pin, runtime)
-        return
-    with contextlib.suppress(NotFound):  # the source is gone, and with it its pins
-        await load_manifest(source)
-        await PinStore(source, runtime=runtime).use_up(note.pin)
+    for name in pins:
+        if note.held_by == "cursor":
+            await let_go_of_cursor(source, name, runtime)
+            continue
+        with contextlib.suppress(NotFound):  # the source is gone, and with it its pins
+            await load_manifest(source)
+            await PinStore(source, runtime=runtime).use_up(name)

@@ -13,11 +13,12 @@ So the order is
 Nobody reads or writes a fork that is not open, and no fork is open without its pin. A run that was
 cut short is completed by the next one, which takes it over: it names a pin of its own, and from
 then on the earlier run, should it only sleep, cannot open the fork. So a pin is confirmed, and
-used, by the one run that made it. To give the fork up instead, its manifest is first put to
-``aborted``; only then may the pin go, since a sleeper could open the fork until then. A fork that
-no longer reaches into its source (it was collected beyond the point where it left) is put to
-``detached`` after its pin is released. A fork of a fork has its pin in the fork, whose own pin
-stays as long as somebody holds something that is below it.
+used, by the one run that made it. The pins of earlier runs stay named in the note (``former``)
+until the fork is opened by a run that has used up their names. To give the fork up instead, its
+manifest is first put to ``aborted``; only then may the pin go, since a sleeper could open the fork
+until then. A fork that no longer reaches into its source (it was collected beyond the point where
+it left) is put to ``detached`` after its pin is released. A fork of a fork has its pin in the
+fork, whose own pin stays as long as somebody holds something that is below it.
 
 A log of wal3 can be forked too. Its collector knows no pins, so there a cursor takes the place of
 the pin (``wal3_hold``): it holds back wal3's collection for as long as the fork needs it.
@@ -34,11 +35,13 @@ import msgspec
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.cursor import cursor_path
 from stratalog.objectlog.dividing import encode_part, part_of
 from stratalog.objectlog.fork_note import (
     FORK_TIMEOUT_S,
     ForkNote,
     change_fork,
+    let_go,
     note_of,
     release_source,
     require_note,
@@ -59,9 +62,11 @@ from stratalog.objectlog.position import LogPosition, check_offset
 from stratalog.objectlog.prefix import Prefix, prefix_of
 from stratalog.objectlog.seal import as_fields
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.stored_pin import pin_path
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.objectlog.trimming import Unloaded
-from stratalog.objectlog.wal3_hold import hold_by_cursor
+from stratalog.objectlog.unforking import abort_fork
+from stratalog.objectlog.wal3_hold import hold_by_cursor, let_go_of_cursor
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import StoreLike, open_store
@@ -84,6 +89,9 @@ class Forked:
     at: int
     """The first offset of its own."""
 
+    is_new: bool
+    """Whether this call has made it, or completed it. If not, it may have grown since."""
+
     held_by: Literal["pin", "cursor"]
     """What keeps the shared objects in the source: a pin, or in a log of wal3 a cursor."""
 
@@ -102,8 +110,9 @@ async def fork(
     """A new log at ``target`` with the records of ``source`` before offset ``at``, or all.
 
     Both lie on one store; ``copy_log`` is for others. Again without harm: a fork that was cut
-    short is completed. ``Exists`` if another log is there. A fork of a log that wal3 made holds
-    back wal3's collection, by a cursor; ``Conflict`` while that is under way.
+    short is completed, one that is open is left as it is. ``Exists`` if another log is there. A
+    fork of a log that wal3 made holds back wal3's collection, by a cursor; ``Conflict`` while that
+    is under way.
     """
     if at is not None:
         check_offset(at)
@@ -127,7 +136,8 @@ class _Forking:
         patience = self._patience()
         while True:
             note = await self._begun(at)
-            if note.state == "forking":
+            is_new = note.state == "forking"
+            if is_new:
                 completed = await self._completed(note)
                 if completed is None:
                     if await patience.pause():
@@ -140,6 +150,7 @@ class _Forking:
                 note.source,
                 manifest.first_offset,
                 note.at,
+                is_new,
                 note.held_by,
                 note.pin,
             )
@@ -158,6 +169,9 @@ class _Forking:
         except (Conflict, NotFound):
             if await self._is_given_up():
                 await release_source(self._target, note, self._runtime)
+            raise
+        except Invalid:  # there can be no such fork
+            await abort_fork(self._target, runtime=self._runtime)
             raise
         if opened is None or opened.pin != note.pin:
             await release_source(self._target, note, self._runtime)
@@ -182,10 +196,7 @@ class _Forking:
             raise _taken(self._target)
         if note.state == "forking":
             taken = await self._with_another_pin(note)
-            if taken is None:
-                return await self._begun(at)
-            await release_source(self._target, note, self._runtime)
-            return taken
+            return await self._begun(at) if taken is None else taken
         if note.state == "aborted":
             raise Exists(
                 f"the fork at {self._target.url} was given up",
@@ -203,7 +214,11 @@ class _Forking:
                 f"the log starts at {source.first_offset}", first_offset=source.first_offset
             )
         if limit > source.tail.offset:
-            raise Invalid(f"the log ends at {source.tail.offset}", actual=source.tail.offset)
+            raise Invalid(
+                f"the log ends at {source.tail.offset}",
+                hint="Fork at an offset up to there, or name none to fork at the end.",
+                actual=source.tail.offset,
+            )
         await probe(self._target, self._runtime)
         note = ForkNote(
             source=self._source.url,
@@ -225,13 +240,25 @@ class _Forking:
         return note
 
     async def _check_same_store(self) -> None:
+        if not await self._is_seen(MANIFEST_PATH):
+            raise self._elsewhere()
+
+    async def _is_seen(self, path: str) -> bool:
+        """Whether what holds the objects is in the log that the fork will read them from.
+
+        Another server may have a bucket of the same name, and in it a copy of the source.
+        """
         try:
-            await load_manifest(sibling(self._target, self._source.url))
+            await sibling(self._target, self._source.url).head(path)
         except NotFound:
-            raise Invalid(
-                f"{self._source.url} cannot be reached through the store of {self._target.url}",
-                hint="A fork shares objects. Use copy between stores.",
-            ) from None
+            return False
+        return True
+
+    def _elsewhere(self) -> Invalid:
+        return Invalid(
+            f"{self._source.url} cannot be reached through the store of {self._target.url}",
+            hint="A fork shares objects. Use copy between stores.",
+        )
 
     async def _held(self, note: ForkNote) -> tuple[ForkNote, Sequence[Entry]] | None:
         """Step two. Gives what may be shared, nothing if there is nothing before the point.
@@ -239,14 +266,20 @@ class _Forking:
         None if another run has taken the fork over.
         """
         if note.held_by == "cursor":
+            await let_go(self._target, note, note.former, self._runtime)
             source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
+            if not await self._is_seen(cursor_path(note.pin)):
+                await let_go_of_cursor(self._source, note.pin, self._runtime)
+                raise self._elsewhere()
+            self._first_seq_no = source.numbered_from
             window = Window(source.first_offset, note.at)
             return note, [entry for entry in source.entries if window.overlaps(entry)]
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
         text = f"held by the fork at {self._target.url}"
         while True:
+            await let_go(self._target, note, note.former, self._runtime)
             source, _ = await load_manifest(self._source)
-            first = source.first_offset
+            first, self._first_seq_no = source.first_offset, source.numbered_from
             if first >= note.at:
                 return note, ()
             try:
@@ -258,6 +291,9 @@ class _Forking:
                     return None
                 note = again
             else:
+                if not await self._is_seen(pin_path(note.pin)):
+                    await pin.release()
+                    raise self._elsewhere()
                 return note, pin.entries
 
     async def _with_another_pin(self, note: ForkNote) -> ForkNote | None:
@@ -265,7 +301,8 @@ class _Forking:
 
         Whoever relied on the pin that was named before cannot open the fork any more.
         """
-        renamed = msgspec.structs.replace(note, pin=self._new_pin())
+        former = (*note.former, note.pin)
+        renamed = msgspec.structs.replace(note, pin=self._new_pin(), former=former)
 
         def rename(manifest: Manifest) -> Manifest | None:
             if require_note(manifest) != note:
@@ -280,15 +317,16 @@ class _Forking:
     async def _open(self, note: ForkNote, held: Sequence[Entry]) -> ForkNote | None:
         """Step three, if the note is still ours. None if another run has taken the fork over."""
         entries = await self._shared(held, note) if held else ()
+        opened = msgspec.structs.replace(note, former=())
 
         def open_(manifest: Manifest) -> Manifest | None:
             if require_note(manifest) != note:
                 return None
             if not entries:
-                return with_note(manifest, note, "open", self._runtime)
+                return with_note(manifest, opened, "open", self._runtime)
             first = entries[0].start
             return msgspec.structs.replace(
-                with_note(manifest, note, "open", self._runtime),
+                with_note(manifest, opened, "open", self._runtime),
                 setsum=Setsum.total(entry.setsum for entry in entries),
                 collected=EMPTY,
                 acc_bytes=sum(entry.num_bytes for entry in entries),
@@ -316,8 +354,6 @@ class _Forking:
                 prefix = prefix_of(held, note.at, note.source, nodes, names.snapshot, self._writer)
             except Unloaded as missing:
                 nodes[missing.pointer.path] = await self._tree.snapshot(missing.pointer)
-        source, _ = await load_manifest(self._source)
-        self._first_seq_no = source.numbered_from
         for node in prefix.made:
             await put_once(self._target, partial(str, node.path), node.to_json(), self._patience())
         if prefix.last in prefix.entries:

@@ -40,6 +40,7 @@ FORMAT = "1.0"
 FORMAT_MAJOR = 1
 LINKED_MAX = 64
 FIRST_SEQ_NO = 1
+COPY_HINT = "Copy it into a log of your own to write to it."
 
 UNFINISHED = {
     "forking": "Fork it again to complete it, or give it up with `stratalog fork --abort`.",
@@ -127,7 +128,9 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         if isinstance(last, int):
             return last + 1
         if not self.is_ours and isinstance(last or self.initial_seq_no, str):
-            raise Invalid("this log names its fragments by UUID and can only be read")
+            raise Invalid(
+                "this log names its fragments by UUID and can only be read", hint=COPY_HINT
+            )
         return self.numbered_from
 
     @property
@@ -181,7 +184,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         if not self.is_ours:
             raise Invalid(
                 "this log was made by another program and can only be read",
-                hint="Copy it into a log of your own to write to it.",
+                hint=COPY_HINT,
             )
 
 

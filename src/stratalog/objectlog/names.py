@@ -19,6 +19,8 @@ from stratalog.setsum import Setsum
 INCARNATION_LENGTH = 12
 LABEL_LENGTH_MAX = 200
 
+_LABEL_HINT = "Give the name of a service, or none for the host and the process."
+
 
 def writer_label(writer: str | None) -> str:
     """The name of a writer for people: what was given, or the host and the process."""
@@ -26,9 +28,9 @@ def writer_label(writer: str | None) -> str:
         return f"{socket.gethostname()}-{os.getpid()}"
     label: object = writer
     if not isinstance(label, str) or not label.isprintable():
-        raise Invalid("a writer's name is printable text")
+        raise Invalid("a writer's name is printable text", hint=_LABEL_HINT)
     if not 0 < len(label) <= LABEL_LENGTH_MAX:
-        raise Invalid(f"a writer's name has 1 to {LABEL_LENGTH_MAX} characters")
+        raise Invalid(f"a writer's name has 1 to {LABEL_LENGTH_MAX} characters", hint=_LABEL_HINT)
     return label
 
 

@@ -23,6 +23,8 @@ from stratalog.objectlog.self_describing import MAGIC, decode_described
 
 MISSING_RANGES_MAX = 10_000
 
+How = Literal["new", "missing", "late", "twice", "late-or-twice"]
+
 
 @dataclass(slots=True)
 class Stretch:
@@ -77,10 +79,11 @@ class Seen:
     """How a part of a stretch relates to what came before it.
 
     ``new`` continues the numbers, after ``missing`` ones perhaps; ``late`` was missing until now;
-    ``twice`` was there before.
+    ``twice`` was there before. ``late-or-twice`` is one of the two: there were too many gaps to
+    remember them all.
     """
 
-    how: Literal["new", "missing", "late", "twice"]
+    how: How
     first: int
     count: int
 
@@ -88,15 +91,16 @@ class Seen:
 class Numbers:
     """The numbers of one writer, as far as they have come by."""
 
-    __slots__ = ("_missing", "next")
+    __slots__ = ("_forgotten", "_missing", "next")
 
     def __init__(self, first: int = 0) -> None:
         self.next = first
         self._missing: list[tuple[int, int]] = []
+        self._forgotten = (first, first)
 
     @property
     def missing(self) -> Sequence[tuple[int, int]]:
-        """What was passed over and has not come: half-open ranges."""
+        """What was passed over and has not come: half-open ranges, as far as remembered."""
         return self._missing
 
     def see(self, first: int, count: int) -> list[Seen]:
@@ -110,6 +114,9 @@ class Numbers:
             parts.append(Seen("missing", self.next, first - self.next))
             if len(self._missing) < MISSING_RANGES_MAX:
                 self._missing.append((self.next, first))
+            else:
+                low, high = self._forgotten
+                self._forgotten = (low if low < high else self.next, first)
         elif first < self.next:
             parts += self._again(first, min(limit, self.next))
         new = max(first, self.next)
@@ -119,14 +126,20 @@ class Numbers:
         return parts
 
     def _again(self, first: int, limit: int) -> Iterator[Seen]:
-        """Numbers below the next one: each was missing so far, or is there for the second time."""
+        """Numbers below the next one: each was missing so far, or is there for the second time.
+
+        That cannot be told between the first gap that was not remembered and the last.
+        """
         bounds = {first, limit}
-        for low, high in self._missing:
+        unclear_from, unclear_to = self._forgotten
+        for low, high in (*self._missing, self._forgotten):
             bounds |= {each for each in (low, high) if first < each < limit}
         for low, high in pairwise(sorted(bounds)):
             index = bisect.bisect_right(self._missing, low, key=itemgetter(0)) - 1
             held = index >= 0 and low < self._missing[index][1]
-            yield Seen("late" if held else "twice", low, high - low)
+            unclear = unclear_from <= low < unclear_to
+            otherwise: How = "late-or-twice" if unclear else "twice"
+            yield Seen("late" if held else otherwise, low, high - low)
             if held:
                 start, end = self._missing.pop(index)
                 left = [each for each in ((start, low), (high, end)) if each[0] < each[1]]

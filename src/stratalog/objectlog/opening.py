@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from stratalog.errors import StratalogError
 
@@ -14,6 +14,8 @@ class Closeable(Protocol):
 
 
 C = TypeVar("C", bound=Closeable)
+
+NOT_OPEN = "it is not open yet; await it, or use `async with`"
 
 
 class Opening(Generic[C]):
@@ -43,3 +45,20 @@ class Opening(Generic[C]):
             # What went wrong inside comes first.
             if error is None:
                 raise
+
+    # For those who have forgotten the ``await``. A type checker tells them without this, and would
+    # not with it.
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(NOT_OPEN)
+
+        def __exit__(self, *_: object) -> None:
+            """Without it, Python would not ask ``__enter__``."""
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            # Names with an underscore are asked for by Python itself, when it copies and the like.
+            if not name.startswith("_"):
+                message = f"{message}: {NOT_OPEN}"
+            raise AttributeError(message, name=name, obj=self)

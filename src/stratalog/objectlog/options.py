@@ -276,9 +276,13 @@ def _require_numbers(
     for field in fields(options):
         value = getattr(options, field.name)
         if str(field.type) in NUMBERS and type(value) not in NUMBERS[str(field.type)]:
-            raise Invalid(f"not a legal option: {field.name} is a number, not {value!r}")
+            raise _illegal(f"{field.name} is a number, not {value!r}")
 
 
 def _require(holds: bool, rule: str) -> None:
     if not holds:
-        raise Invalid(f"not a legal option: {rule}")
+        raise _illegal(rule)
+
+
+def _illegal(rule: str) -> Invalid:
+    return Invalid(f"not a legal option: {rule}", hint="docs/limits.md has each with its default.")

@@ -1,12 +1,9 @@
-"""A pin: a named hold on a stretch of the log, one JSON object changed by CAS.
-
-    path      pin/{name}.json, name [A-Za-z0-9_]+
-    fields    start, limit, snapshots, fragments, owner, note, created_us, expires_us, format,
-              write_id, released
+"""Pins: named holds on stretches of a log, written first and confirmed afterwards.
 
 A pin holds *objects*, by its own copy of the pointers to them: the log may be cut above them and
-they stay readable through it. It does not hold back the cut, as a cursor does. It is written first
-and counts once the manifest, read again, still has what it points to:
+they stay readable through it. Of what is below its pointers it holds the fragments that overlap
+its stretch, and the nodes on the way there. It does not hold back the cut, as a cursor does. It is
+written first and counts once the manifest, read again, still has what it points to:
 
     pin:        read manifest ──► write ──► read manifest: still there? ──► counts
     collector:  put manifest ──► list pins ──► delete what neither reaches
@@ -15,88 +12,49 @@ Either the collector's list shows the pin, or the manifest was put before the pi
 Releasing writes a tombstone that keeps the pointers, so that the next collection can delete what
 only this pin held; then the pointers go too. A pin may have an expiry. It is no promise of the
 clock: a collector that finds it past *releases* it by CAS, and its owner renews it by CAS, so one
-of the two wins. Persisted: keep stable.
+of the two wins.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import ClassVar
 
 import msgspec
 
-from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable, Unknown
-from stratalog.objectlog.cursor import legal_name
-from stratalog.objectlog.fragment import Fragment
+from stratalog.errors import Conflict, Exists, Invalid, Trimmed, Unavailable, Unknown
+from stratalog.objectlog.cursor import READS_AT_ONCE, legal_name
 from stratalog.objectlog.manifest import (
     FORMAT,
     MANIFEST_PATH,
     Manifest,
     load_manifest,
-    refuse_newer_format,
 )
 from stratalog.objectlog.names import writer_label
-from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, Natural, check_offset
+from stratalog.objectlog.notes import check_note
+from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, check_offset
 from stratalog.objectlog.seal import is_being_destroyed
-from stratalog.objectlog.snapshot import Entry, SnapshotPointer
-from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.snapshot import Entry
+from stratalog.objectlog.stored_pin import (
+    PIN_PREFIX,
+    PIN_SUFFIX,
+    StoredPin,
+    decode_pin,
+    let_go_of_pin,
+    no_pin,
+    pin_path,
+    read_pin,
+)
 from stratalog.objectlog.tree import Window
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import StoreLike, open_store
 from stratalog.store.cas import Landed, Patience, create, swap
 from stratalog.store.patient import PatientStore
-from stratalog.store.protocol import Blob, Store
+from stratalog.store.protocol import Blob
 
-PIN_PREFIX = "pin/"
-PIN_SUFFIX = ".json"
 PIN_TIMEOUT_S = 60.0
-NOTE_LENGTH_MAX = 1000
-
-
-class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
-    what: ClassVar[str] = "pin"
-
-    start: LogPosition
-    limit: LogPosition
-    snapshots: tuple[SnapshotPointer, ...]
-    fragments: tuple[Fragment, ...]
-    owner: str
-    note: str
-    created_us: Natural
-    expires_us: Natural | None = None
-    format: str | None = None
-    write_id: str | None = None
-    released: bool = False
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """What it points to, oldest first."""
-        return (*self.snapshots, *self.fragments)
-
-    @property
-    def is_cleared(self) -> bool:
-        """Whether it is released, and nothing is left of it."""
-        return self.released and not self.entries
-
-    def is_past(self, now_us: int) -> bool:
-        return self.expires_us is not None and self.expires_us <= now_us
-
-    def as_manifest(self) -> Manifest:
-        """What it holds, in the form in which a reader walks it."""
-        return Manifest(
-            setsum=Setsum.total(entry.setsum for entry in self.entries),
-            collected=EMPTY,
-            acc_bytes=sum(entry.num_bytes for entry in self.entries),
-            writer=self.owner,
-            snapshots=self.snapshots,
-            fragments=self.fragments,
-            format=self.format,
-            write_id=self.write_id,
-        )
+LATEST_US = 2**63 - 1
 
 
 class Pin:
@@ -144,8 +102,13 @@ class Pin:
         return self._stored.entries
 
     @property
+    def window(self) -> Window:
+        """The part of what lies below its pointers that it holds."""
+        return Window(self.from_offset, self.to_offset)
+
+    @property
     def fragment_bytes(self) -> int:
-        """How many bytes of fragments it holds."""
+        """How many bytes of fragments lie below its pointers. It holds no more."""
         return sum(entry.num_bytes for entry in self._stored.entries)
 
     async def renew(self, expires_us: int | None) -> Pin:
@@ -185,9 +148,9 @@ class PinStore:
     ) -> Pin:
         """Hold a stretch of the log. ``Exists`` if there is a pin of this name.
 
-        Whole fragments are held, up to the tail if ``to_offset`` is not given. ``Trimmed`` if
-        the stretch is not, or no longer, all there. Without ``reuse`` the name of a pin that was
-        released counts as taken for ever.
+        The fragments that overlap it are held, up to the tail if ``to_offset`` is not given.
+        ``Trimmed`` if the stretch is not, or no longer, all there. Without ``reuse`` the name of a
+        pin that was released counts as taken for ever.
         """
         path = pin_path(name)
         check_offset(from_offset)
@@ -249,7 +212,7 @@ class PinStore:
         path = pin_path(name)
         stored, etag = await read_pin(self._store, path)
         if stored.released:
-            raise _no_pin(name, path)
+            raise no_pin(name, path)
         return Pin(self, name, stored, etag)
 
     async def list(self) -> Pins:
@@ -258,13 +221,22 @@ class PinStore:
 
     async def list_all(self) -> Pins:
         """Also those that are released and not cleared yet."""
+        names = [
+            name
+            async for row in self._store.list(PIN_PREFIX)
+            if legal_name(name := row.path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX))
+            and row.path == pin_path(name)
+        ]
         found: Pins = []
-        async for row in self._store.list(PIN_PREFIX):
-            name = row.path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX)
-            if legal_name(name) and row.path == pin_path(name):
-                stored, etag = await read_pin(self._store, row.path)
-                found.append(Pin(self, name, stored, etag))
-        return [pin for pin in found if not pin._stored.is_cleared]
+        for start in range(0, len(names), READS_AT_ONCE):
+            some = names[start : start + READS_AT_ONCE]
+            read = await asyncio.gather(*(read_pin(self._store, pin_path(name)) for name in some))
+            found += [
+                Pin(self, name, stored, etag)
+                for name, (stored, etag) in zip(some, read, strict=True)
+                if not stored.is_cleared
+            ]
+        return found
 
     async def sort_out(self) -> tuple[Pins, Pins]:
         """The pins that hold something, and those that do not and wait to be cleared.
@@ -303,7 +275,11 @@ class PinStore:
         if from_offset < first:
             raise Trimmed(f"the log starts at {first}", first_offset=first)
         if limit <= from_offset:
-            raise Invalid(f"nothing is there from {from_offset} to {limit}", actual=tail.offset)
+            raise Invalid(
+                f"nothing is there from {from_offset} to {limit}",
+                hint=f"Give a stretch that holds records; the log ends at {tail.offset}.",
+                actual=tail.offset,
+            )
         window = Window(from_offset, limit)
         return StoredPin(
             start=LogPosition(from_offset),
@@ -347,7 +323,7 @@ class PinStore:
             if not stored.released:
                 raise
             manifest, _ = await load_manifest(self._store)
-            raise _let_go(pin.name, manifest) from None
+            raise let_go_of_pin(pin.name, manifest) from None
 
     async def _release(self, pin: Pin) -> None:
         while True:
@@ -383,40 +359,6 @@ class PinStore:
         )
 
 
-def pin_path(name: str) -> str:
-    """Where a pin is stored. ``Invalid`` for a name that is not one."""
-    if not legal_name(name):
-        raise Invalid(f"not a pin name: {name!r}", hint="Use letters, digits and underscores.")
-    return f"{PIN_PREFIX}{name}{PIN_SUFFIX}"
-
-
-def decode_pin(data: bytes, path: str) -> StoredPin:
-    refuse_newer_format(data)
-    return StoredPin.from_json(data, path)
-
-
-async def read_pin(store: Store, path: str) -> tuple[StoredPin, str]:
-    try:
-        blob = await store.get(path)
-    except NotFound:
-        raise _no_pin(path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX), path) from None
-    return decode_pin(blob.data, path), blob.etag
-
-
-async def load_pinned(store: Store, name: str) -> tuple[Manifest, str]:
-    """What a pin holds, as a reader walks it. ``Trimmed`` once it is released."""
-    stored, etag = await read_pin(store, pin_path(name))
-    if stored.released:
-        manifest, _ = await load_manifest(store)
-        raise _let_go(name, manifest)
-    return stored.as_manifest(), etag
-
-
-def _let_go(name: str, manifest: Manifest) -> Trimmed:
-    first = manifest.first_offset
-    return Trimmed(f"the pin {name!r} was released", first_offset=first)
-
-
 def _has(manifest: Manifest, entries: Sequence[Entry]) -> bool:
     """Whether the root still links all of these."""
     linked = {entry.path for entry in manifest.entries}
@@ -424,17 +366,11 @@ def _has(manifest: Manifest, entries: Sequence[Entry]) -> bool:
 
 
 def _check(note: str, expires_us: int | None, to_offset: int | None) -> None:
-    text: object = note
-    if not isinstance(text, str) or len(text) > NOTE_LENGTH_MAX:
-        raise Invalid(f"a note is text of at most {NOTE_LENGTH_MAX} characters")
+    check_note(note)
     if to_offset is not None:
         check_offset(to_offset)
-    if expires_us is not None and (type(expires_us) is not int or expires_us < 0):
+    if expires_us is not None and (type(expires_us) is not int or not 0 <= expires_us <= LATEST_US):
         raise Invalid(
             f"an expiry is a time in microseconds since 1970, not {expires_us!r}",
             hint="E.g. time.time_ns() // 1000 + seconds * 1_000_000.",
         )
-
-
-def _no_pin(name: str, path: str) -> NotFound:
-    return NotFound(f"there is no pin {name!r}", path=path)

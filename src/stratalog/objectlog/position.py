@@ -48,7 +48,9 @@ def check_offset(offset: int) -> None:
     if type(offset) is not int or not FIRST_OFFSET <= offset <= OFFSET_MAX:
         raise Invalid(
             f"not an offset: {offset!r}; offsets are whole numbers from {FIRST_OFFSET} on",
-            hint="Convert another kind of number with int().",
+            hint=f"Offsets begin at {FIRST_OFFSET}."
+            if type(offset) is int
+            else "Convert another kind of number with int().",
             expected=FIRST_OFFSET,
             actual=offset,
         )

@@ -27,11 +27,11 @@ from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
-from stratalog.objectlog.pin import load_pinned
 from stratalog.objectlog.position import FIRST_OFFSET, check_offset
 from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
+from stratalog.objectlog.stored_pin import load_pinned
 from stratalog.objectlog.tree import Tree, Window, key_of, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -150,7 +150,8 @@ class LogReader:
         None of them lies wholly before ``from_offset``; at least one is given if there is data.
         """
         _check_bounds(from_timestamp_us)
-        window = Window(from_offset, limits.to_offset, from_timestamp_us, limits.to_timestamp_us)
+        limit = self.tail if limits.to_offset is None else min(limits.to_offset, self.tail)
+        window = Window(from_offset, limit, from_timestamp_us, limits.to_timestamp_us)
         found: list[Fragment] = []
         size = records = 0
         async with aclosing(self._walk(window)) as fragments:
@@ -232,26 +233,25 @@ class LogReader:
         end of a sealed log it goes on with the successor, if there is one.
         """
         loop = asyncio.get_running_loop()
+        reader = self
         next_offset = self.tail if from_offset is None else from_offset
         pause_s = self._options.poll_s_min
         news_s = loop.time()
         while True:
-            async with aclosing(self.batches(next_offset)) as batches:
+            self._check_open()
+            async with aclosing(reader.batches(next_offset)) as batches:
                 async for batch in batches:
                     next_offset = batch.column(0)[-1].as_py() + 1
                     yield batch
                     pause_s, news_s = self._options.poll_s_min, loop.time()
-            if next_offset >= self.tail:
-                await self.refresh()
-            if next_offset < self.tail:
+            if next_offset >= reader.tail:
+                await reader.refresh()
+            if next_offset < reader.tail:
                 continue
-            successor = await self._open_successor()
+            successor = await reader._open_successor()
             if successor is not None:
-                onward = successor.follow(next_offset, idle_timeout_s=idle_timeout_s)
-                async with aclosing(onward):
-                    async for batch in onward:
-                        yield batch
-                return
+                reader, pause_s, news_s = successor, self._options.poll_s_min, loop.time()
+                continue
             if idle_timeout_s is not None:
                 left_s = news_s + idle_timeout_s - loop.time()
                 if left_s <= 0:
@@ -266,17 +266,17 @@ class LogReader:
         if seal is None or seal.successor is None:
             return None
         try:
-            place = sibling(self._store, seal.successor.url)
-            reader = await LogReader.open(place, options=self._options, runtime=self._runtime)
+            store = sibling(self._store, seal.successor.url)
+            manifest, etag = await load_manifest(store)
         except NotFound:
             return None
-        back = predecessor_of(reader.manifest)
+        back = predecessor_of(manifest)
         if back is None or back.id != seal.successor.id:
             raise Corrupt(
                 f"the log at {seal.successor.url} is not the successor that the seal names",
                 path=MANIFEST_PATH,
             )
-        return reader
+        return LogReader(store, manifest, etag, self._options, self._runtime, self._usage)
 
     async def to_arrow(
         self, from_offset: int = FIRST_OFFSET, to_offset: int | None = None

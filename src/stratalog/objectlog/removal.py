@@ -2,7 +2,8 @@
 
 A dropped snapshot is read, everything below it deleted, then the snapshot itself. So a run that
 was cut short finds its way again, and one whose snapshot is gone has nothing left to do below it.
-What a pin still holds is passed over; it goes when the pin does. What belongs to the log that this
+What the manifest or a pin still holds is passed over, and not read if they hold all below it; it
+goes when they let go. What belongs to the log that this
 one was forked from is not touched at all. A few thousand entries are in memory at a time, however
 much goes.
 """
@@ -20,7 +21,7 @@ from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.garbage import Garbage
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.plan_check import OWNED
-from stratalog.objectlog.reach import Reach
+from stratalog.objectlog.reach import Reach, Reached
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import Runtime
@@ -111,9 +112,11 @@ class Removal:
         entries = [entry for entry in entries if entry.base is None]
         pointers = [entry for entry in entries if isinstance(entry, SnapshotPointer)]
         for group in _batched(pointers, NODES_AT_ONCE):
-            nodes = await asyncio.gather(*map(self._node, group))
+            wholly = (await self._reached(group)).wholly
+            loose = [pointer for pointer in group if pointer.path not in wholly]
+            nodes = await asyncio.gather(*map(self._node, loose))
             await self._remove([child for node in nodes if node for child in node.entries])
-            await self._delete(group)
+            await self._delete(loose)
         await self._delete([entry for entry in entries if isinstance(entry, Fragment)])
 
     async def _node(self, pointer: SnapshotPointer) -> Snapshot | None:
@@ -125,8 +128,8 @@ class Removal:
 
     async def _delete(self, entries: Sequence[Entry]) -> None:
         for batch in _batched(entries, DELETE_BATCH):
-            kept = await self._kept(batch)
-            paths = [e.path for e in batch if e.base is None and e.path not in kept]
+            reached = (await self._reached(batch)).paths
+            paths = [e.path for e in batch if e.base is None and e.path not in reached]
             if not paths:
                 continue
             await delete_surely(self._store, paths, Patience(self._runtime, self._timeout_s))
@@ -135,13 +138,11 @@ class Removal:
             if self._on_progress is not None:
                 self._on_progress(self._removed)
 
-    async def _kept(self, entries: Sequence[Entry]) -> set[str]:
-        if self._keep is None:
-            return set()
-        return await self._keep.paths(
-            min(entry.start.offset for entry in entries),
-            max(entry.limit.offset for entry in entries),
-        )
+    async def _reached(self, entries: Sequence[Entry]) -> Reached:
+        """What others keep of these, and what they keep with all that is below it."""
+        if self._keep is None or not entries:
+            return Reached(set(), set())
+        return await self._keep.of(entries)
 
 
 async def delete_surely(store: Store, paths: Sequence[str], patience: Patience) -> None:

@@ -31,6 +31,7 @@ from stratalog.objectlog.scrub_reading import Examined, Examiner, LocalExaminer
 from stratalog.objectlog.scrub_report import ScrubReport
 from stratalog.objectlog.scrub_walk import TreeWalk
 from stratalog.objectlog.scrub_worker import Job
+from stratalog.objectlog.stored_pin import PIN_PREFIX, decode_pin
 from stratalog.objectlog.tree import key_of
 from stratalog.objectlog.tree_check import decode_leniently
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -203,8 +204,9 @@ class _Scrub:
                 self.note(damage)
 
     async def examine_beside(self, manifest: Manifest | None) -> None:
-        """The cursors and the plan of a collection."""
+        """The cursors, the pins and the plan of a collection."""
         await self._examine_cursors(0 if manifest is None else manifest.first_offset)
+        await self._examine_pins()
         data = await self._read_beside(GARBAGE_PATH)
         try:
             if data is not None:
@@ -230,6 +232,19 @@ class _Scrub:
                 continue
             kind, offset = DamageKind.CURSOR_BELOW_START, cursor.position.offset
             self.note(Damage(kind=kind, path=row.path, expected=first_offset, actual=offset))
+
+    async def _examine_pins(self) -> None:
+        async for row in self._store.list(PIN_PREFIX):
+            name = own(row.path)
+            if name is None or name.kind is not Kind.PIN:
+                continue
+            data = await self._read_beside(row.path)
+            try:
+                if data is not None:
+                    decode_pin(data, row.path)
+            except Corrupt as error:
+                kind, detail = DamageKind.PIN_UNREADABLE, str(error)
+                self.note(Damage(kind=kind, path=row.path, detail=detail))
 
     async def _read_beside(self, path: str) -> bytes | None:
         """An object that stands beside the tree, and may come and go."""

@@ -79,9 +79,9 @@ def predecessor_of(manifest: Manifest) -> Link | None:
 def sealed(manifest: Manifest) -> Sealed:
     """Why this log takes no more records, and where they go."""
     seal = seal_of(manifest)
-    successor = None if seal is None else seal.successor
-    return Sealed(
-        "the log is sealed",
-        actual=manifest.tail.offset,
-        hint=f"It goes on at {successor.url}." if successor else None,
-    )
+    hint: str | None = None
+    if seal is not None and seal.successor is not None:
+        hint = f"It goes on at {seal.successor.url}."
+    elif is_being_destroyed(manifest):
+        hint = "It is being destroyed. Choose another place."
+    return Sealed("the log is sealed", actual=manifest.tail.offset, hint=hint)

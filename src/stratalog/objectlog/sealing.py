@@ -16,8 +16,14 @@ import msgspec
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound
 from stratalog.objectlog.amending import amend
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.objectlog.manifest import (
+    MANIFEST_PATH,
+    Manifest,
+    load_any_manifest,
+    load_manifest,
+)
 from stratalog.objectlog.names import writer_label
+from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.pickling import located
 from stratalog.objectlog.position import LogPosition
 from stratalog.objectlog.seal import Link, Seal, as_fields, predecessor_of, seal_of
@@ -27,9 +33,9 @@ from stratalog.store.cas import Patience, create
 from stratalog.store.patient import PatientStore
 from stratalog.store.probe import probe
 from stratalog.store.protocol import Store
+from stratalog.store.sibling import sibling
 
 SEAL_TIMEOUT_S = 60.0
-NOTE_LENGTH_MAX = 1000
 INHERITED = ("sinks",)
 
 
@@ -45,7 +51,7 @@ class Sealer:
 
     async def seal(self, note: str = "") -> LogPosition:
         """Let the log take no more records. Gives its end, also if it was sealed before."""
-        return (await self._sealed(_checked(note), None)).tail
+        return (await self._sealed(check_note(note), None)).tail
 
     async def state(self) -> Seal | None:
         """The seal, or None if the log takes records."""
@@ -65,16 +71,18 @@ class Sealer:
         if known is None or known.successor is None:
             await self._check_free(target)
         link = Link(url=_place(successor, target.url), id=self._runtime.new_id())
-        ended = await self._sealed(_checked(note), link)
-        named = seal_of(ended)
-        if named is None or named.successor is None or named.successor.url != link.url:
-            raise Conflict(
-                "the log has another successor",
-                path=MANIFEST_PATH,
-                actual=named.successor.url if named and named.successor else None,
-                hint="A successor is named once. Go on there.",
-            )
-        await self._begin(target, ended, named.successor)
+        ended = await self._sealed(check_note(note), link)
+        seal = seal_of(ended)
+        named = None if seal is None else seal.successor
+        if named is not None and named.url == link.url:
+            await self._begin(target, ended, named)
+        elif named is not None and _normal(named.url) == target.url:
+            # Perhaps the same place, spelled in another way. What the seal says is where all go.
+            await self._begin(sibling(self._store, named.url), ended, named)
+            if not await _is_successor(target, named):
+                raise _another(named.url)
+        else:
+            raise _another(None if named is None else named.url)
         return ended.tail
 
     async def _sealed(self, note: str, successor: Link | None) -> Manifest:
@@ -117,9 +125,7 @@ class Sealer:
             patience = Patience(self._runtime, SEAL_TIMEOUT_S)
             await create(store, MANIFEST_PATH, first.to_json(), patience)
         except Exists:
-            manifest, _ = await load_manifest(store)
-            back = predecessor_of(manifest)
-            if back is None or back.id != named.id:
+            if not await _is_successor(store, named):
                 raise _taken(store.url) from None
 
 
@@ -129,11 +135,31 @@ def _place(given: StoreLike, url: str) -> str:
     return place if isinstance(place, str) and "://" in place else url
 
 
-def _checked(note: str) -> str:
-    text: object = note
-    if not isinstance(text, str) or len(text) > NOTE_LENGTH_MAX:
-        raise Invalid(f"a note is text of at most {NOTE_LENGTH_MAX} characters")
-    return note
+def _normal(url: str) -> str | None:
+    """A URL as its store spells it. None if it cannot be opened here."""
+    try:
+        return open_store(url).url
+    except Invalid:
+        return None
+
+
+async def _is_successor(store: Store, named: Link) -> bool:
+    """Whether the log that a seal names is there."""
+    try:
+        manifest, _ = await load_any_manifest(store)
+    except NotFound:
+        return False
+    back = predecessor_of(manifest)
+    return back is not None and back.id == named.id
+
+
+def _another(url: str | None) -> Conflict:
+    return Conflict(
+        "the log has another successor",
+        path=MANIFEST_PATH,
+        actual=url,
+        hint="A successor is named once. Go on there.",
+    )
 
 
 def _taken(place: str) -> Exists:

@@ -36,7 +36,7 @@ from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.units import Draft, Unit, divide, fragments_for
-from stratalog.objectlog.uploader import Uploader
+from stratalog.objectlog.uploader import Beside, Uploader
 from stratalog.runtime import Runtime
 from stratalog.store.protocol import Store
 
@@ -56,8 +56,9 @@ class Sender:
         options: WriterOptions,
         runtime: Runtime,
         counters: WriterCounters,
+        beside: Beside | None = None,
     ) -> None:
-        self._uploader = Uploader(store, committer, options, runtime, counters)
+        self._uploader = Uploader(store, committer, options, runtime, counters, beside)
         self._committer = committer
         self._accumulator = accumulator
         self._options = options

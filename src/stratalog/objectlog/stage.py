@@ -226,5 +226,8 @@ async def _move(
 def _checked_note(note: str) -> str:
     text: object = note
     if not isinstance(text, str) or not text.isprintable() or len(text) > NOTE_LENGTH_MAX:
-        raise Invalid(f"a note is printable text of at most {NOTE_LENGTH_MAX} characters")
+        raise Invalid(
+            f"a note is printable text of at most {NOTE_LENGTH_MAX} characters",
+            hint="Shorten it to one line that says what the job is.",
+        )
     return note

@@ -21,7 +21,7 @@ from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.ownership import is_sweepable, own
 from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.snapshot import Entry, SnapshotPointer
-from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.tree import Tree, Window
 from stratalog.store.protocol import Listed, Store
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Survey:
         def strike_out(path: str) -> None:
             self.pinned += self._taken(path)
 
-        walk = self._walk(pin.entries, strike_out, may_miss_nodes=True)
+        walk = self._walk(pin.entries, strike_out, pin.window)
         async with aclosing(walk) as fragments:
             async for fragment in fragments:
                 strike_out(fragment.path)
@@ -115,12 +115,12 @@ class Survey:
         self,
         entries: Sequence[Entry],
         strike_out: Callable[[str], None],
-        *,
-        may_miss_nodes: bool = False,
+        window: Window | None = None,
     ) -> AsyncGenerator[Fragment, None]:
         """Strikes out nodes and gives the fragments below those that are new.
 
-        Nodes count as walked when the whole walk has ended, and nothing was missing.
+        With a window, which a pin has, only what overlaps it, and nodes may be missing. Otherwise
+        the nodes count as walked when the whole walk has ended.
         """
         met: set[str] = set()
         gone: list[SnapshotPointer] = []
@@ -128,19 +128,21 @@ class Survey:
         def is_new(entry: Entry) -> bool:
             if entry.base is not None:
                 return False  # it lies in another log, with all that is below it
+            if window is not None and not window.overlaps(entry):
+                return False
             if isinstance(entry, Fragment):
                 return True
             strike_out(entry.path)
             met.add(entry.path)
             return entry.path not in self._walked
 
-        on_missing = gone.append if may_miss_nodes else None
+        on_missing = None if window is None else gone.append
         async with aclosing(self._tree.fragments(entries, is_new, on_missing)) as fragments:
             async for fragment in fragments:
                 yield fragment
         for node in gone:
             log.warning("a pin points to %s, which is gone", node.path)
-        if not gone:
+        if window is None:
             self._walked |= met
 
     def _strike_out(self, path: str) -> None:

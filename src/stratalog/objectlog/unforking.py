@@ -53,8 +53,9 @@ async def detach_fork(store: Store, *, runtime: Runtime) -> bool:
     await release_source(store, note, runtime)
 
     def detach(current: Manifest) -> Manifest | None:
-        known = require_note(current)
-        return None if known.state == "detached" else with_note(current, known, "detached", runtime)
+        if note_of(current) != note:  # detached already, or another fork took its place
+            return None
+        return with_note(current, note, "detached", runtime)
 
     await change_fork(store, detach, runtime)
     return True

@@ -13,6 +13,7 @@ hashed rows add up to is compared with the manifest once more as a whole. Nothin
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -280,44 +281,54 @@ def _checks(
     description: DescriptionCheck,
     oddities: Sequence[Oddity],
 ) -> tuple[Check, ...]:
-    """Each damage counts for the check that it belongs to; a scrub that stopped shows nothing."""
-    of_sums = [each for each in found.damages if each.kind in _SUMS]
-    of_continuity = [each for each in found.damages if each.kind in _CONTINUITY]
-    of_structure = len(found.damages) - len(of_sums) - len(of_continuity)
-    whole = found.finished
+    """Each damage counts for the check that it belongs to; a scrub that stopped shows nothing.
+
+    Without the structure there is no showing the rest, and a fragment with any damage was not
+    shown to add up.
+    """
+    kinds = [each.kind for each in found.damages]
+    in_structure = [kind.value for kind in kinds if kind not in _SUMS | _CONTINUITY]
+    in_sums = [
+        kind.value
+        for kind in kinds
+        if kind not in _CONTINUITY or kind.value.startswith("fragment-")
+    ]
+    in_continuity = [kind.value for kind in kinds if kind not in _SUMS]
     added_up = "as the manifest says" if hashed is not None else "each fragment as its entry says"
     fragments, snapshots = _count(found.fragments, "fragment"), _count(found.snapshots, "snapshot")
     records, described = _count(found.records, "record"), _count(description.records, "record")
     writers = _count(description.writers, "writer")
+    offsets = f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}"
+
+    def check(name: CheckName, against: Sequence[str], evidence: str) -> Check:
+        if against:
+            return Check(name=name, held=False, evidence=f"found {_tally(against)}")
+        if not found.finished:
+            stopped = f"stopped before offset {found.next_offset:,}: too much is damaged"
+            return Check(name=name, held=False, evidence=stopped)
+        return Check(name=name, held=True, evidence=evidence)
+
+    unbalanced = [] if balances else ["records that do not add up to what the manifest says"]
     return (
-        Check(
-            name="structure",
-            held=whole and not of_structure,
-            evidence=f"{fragments} below {snapshots}"
-            if whole
-            else f"stopped before offset {found.next_offset:,}: too much is damaged",
+        check("structure", in_structure, f"{fragments} below {snapshots}"),
+        check("sums", in_sums or unbalanced, f"{records} hashed, adding up {added_up}"),
+        check(
+            "continuity",
+            in_continuity,
+            offsets if found.limit_offset > found.first_offset else "no offsets",
         ),
-        Check(
-            name="sums",
-            held=whole and balances and not of_sums and not of_structure,
-            evidence=f"{records} hashed, adding up {added_up}"
-            if balances
-            else "the hashed records do not add up to what the manifest says",
+        check(
+            "self-description",
+            [each.kind for each in oddities],
+            f"{described} of {writers}" if description.records else "no record describes itself",
         ),
-        Check(
-            name="continuity",
-            held=whole and not of_continuity and not of_structure,
-            evidence=f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}"
-            if found.limit_offset > found.first_offset
-            else "no offsets",
-        ),
-        Check(
-            name="self-description",
-            held=whole and not oddities,
-            evidence=f"{described} of {writers}"
-            if description.records
-            else "no record describes itself",
-        ),
+    )
+
+
+def _tally(names: Sequence[str]) -> str:
+    """Each name once, with how often it came if that was more than once."""
+    return ", ".join(
+        name if count == 1 else f"{count:,} {name}" for name, count in Counter(names).items()
     )
 
 

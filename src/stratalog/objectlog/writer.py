@@ -25,9 +25,10 @@ from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
-from stratalog.objectlog.position import LogPosition, Span
+from stratalog.objectlog.position import LogPosition, Span, check_offset
 from stratalog.objectlog.sender import Sender
 from stratalog.objectlog.stats import WriterCounters, summarise
+from stratalog.objectlog.uploader import Beside
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.counted import CountedStore
@@ -49,6 +50,7 @@ class LogWriter:
         writer: str,
         options: WriterOptions,
         runtime: Runtime,
+        beside: Beside | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._opened_s = self._loop.time()
@@ -67,7 +69,7 @@ class LogWriter:
             counters=self._counters,
         )
         self._sender = Sender(
-            store, self._committer, self._accumulator, options, runtime, self._counters
+            store, self._committer, self._accumulator, options, runtime, self._counters, beside
         )
         self._closed = False
 
@@ -78,13 +80,15 @@ class LogWriter:
         *,
         writer: str | None = None,
         create: bool = False,
+        beside: Beside | None = None,
         options: WriterOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Opening[LogWriter]:
         """Open a log for appending, with one read. ``NotFound`` if there is none, or ``create`` it.
 
         ``writer`` is a name for people, stored in the manifest. Any number of writers may be open;
-        at most one of them wins each position.
+        at most one of them wins each position. ``beside`` is awaited for each fragment while it is
+        stored, and the fragment is linked only if that succeeds.
         """
 
         async def start() -> LogWriter:
@@ -96,7 +100,7 @@ class LogWriter:
             else:
                 manifest, etag = await load_manifest(patient)
             manifest.check_writable()
-            return cls(store, manifest, etag, label, options, runtime)
+            return cls(store, manifest, etag, label, options, runtime, beside)
 
         return Opening(start)
 
@@ -122,10 +126,16 @@ class LogWriter:
         """Append records that stay together: all of them or none, without a gap."""
         many: object = bodies
         if not isinstance(many, Iterable) or isinstance(many, bytes | bytearray | memoryview):
-            raise Invalid("append_many takes an iterable of bodies; append takes one")
+            raise Invalid(
+                "append_many takes an iterable of bodies; append takes one",
+                hint="Use append, or give a list of bodies.",
+            )
         records = [self._checked(body) for body in bodies]
         if not records:
-            raise Invalid("an empty batch cannot be appended")
+            raise Invalid(
+                "an empty batch cannot be appended",
+                hint="Leave out the call when there is nothing to append.",
+            )
         size = sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
         if size > self._options.batch_bytes_max:
             raise Invalid(
@@ -226,8 +236,8 @@ class LogWriter:
         if self._closed or self._sender.stopped is not None:
             self._check_open()
         self._check_loop()
-        if expected_offset is not None and type(expected_offset) is not int:
-            raise Invalid(f"expected_offset is a whole number, not {expected_offset!r}")
+        if expected_offset is not None:
+            check_offset(expected_offset)
         future: asyncio.Future[Result] = self._loop.create_future()
         self._accumulator.push(
             Submission(records, size, future, self._loop.time(), one, watched, expected_offset)

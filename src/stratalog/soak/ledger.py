@@ -264,7 +264,7 @@ class Ledger:
             if seen.how == "twice":
                 self.violate("once", f"{_told(stretch)}: number {seen.first} was read before")
             elif seen.how != "missing":
-                if seen.how == "late":
+                if seen.how != "new":
                     self.violate("order", f"{_told(stretch)}: after later ones of that writer")
                 self._match(writer, seen, stretch, times_us)
         self._forget(stretch.writer)

@@ -65,4 +65,6 @@ class SoakOptions:
 
 def _require(holds: bool, rule: str) -> None:
     if not holds:
-        raise Invalid(f"not a legal option of a soak: {rule}")
+        raise Invalid(
+            f"not a legal option of a soak: {rule}", hint="docs/guide/proof.md tells about each."
+        )

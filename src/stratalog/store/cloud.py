@@ -70,6 +70,19 @@ _SLOW = re.compile(r"<Code>RequestTimeout</Code>")
 _SKEWED = re.compile(r"<Code>RequestTimeTooSkewed</Code>")
 _EXPIRED = re.compile(r"<Code>(ExpiredToken|InvalidToken|TokenRefreshRequired)</Code>")
 _SECRET_SETTING = re.compile(r"key|secret|token|password|sas|credential", re.IGNORECASE)
+_INSTANCE = re.compile(
+    r"//169\.254\.|/latest/(?:api/token|meta-data)|/computeMetadata/|/metadata/identity"
+)
+"""Where a client asks for the credentials of its machine when it has found none."""
+
+_NO_CREDENTIALS = {
+    scheme: f"No credentials were found. Set {names} (docs/stores.md)."
+    for scheme, names in (
+        ("s3", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az", "AZURE_STORAGE_ACCOUNT_KEY"),
+    )
+}
 _REASON_CHARS_MAX = 600
 
 _used_by_pid: int | None = None
@@ -296,12 +309,13 @@ class CloudStore:
         reason = f"{path} in {self.url}: {self._reason(error)}"
         status = _STATUS.search(str(error))
         code = int(status[1]) if status else 0
+        hint = _NO_CREDENTIALS[self._scheme] if _INSTANCE.search(str(error)) else None
         if _SKEWED.search(str(error)):
             return Denied(
                 reason, path=path, hint="Set the clock of this machine: signatures carry its time."
             )
         if isinstance(error, _REFUSED) or code in (401, 403) or _EXPIRED.search(str(error)):
-            return Denied(reason, path=path)
+            return Denied(reason, path=path, hint=hint)
         # Another 404 may be that of a credentials endpoint; for a listing the client has no word.
         absent = code == 404 and "performing list request" in str(error)
         if isinstance(error, FileNotFoundError) or absent:
@@ -315,8 +329,12 @@ class CloudStore:
         if _SLOW.search(str(error)):
             return otherwise(reason, path=path)
         if isinstance(error, exceptions.InvalidPathError | ValueError) or code in _ILLEGAL:
-            return Invalid(f"the store refused the request: {reason}", path=path)
-        return otherwise(reason, path=path)
+            return Invalid(
+                f"the store refused the request: {reason}",
+                path=path,
+                hint=hint or "Check the endpoint, the region and the name of the bucket.",
+            )
+        return otherwise(reason, path=path, hint=hint)
 
     def _fail_put(self, error: Exception, path: str) -> NoReturn:
         """An answer that says no is final. Everything else leaves open what happened."""
@@ -377,5 +395,8 @@ def _seconds(settings: dict[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 3600:
-        raise Invalid(f"{name} must be a number of seconds up to 3600, not {text!r}")
+        raise Invalid(
+            f"{name} must be a number of seconds up to 3600, not {text!r}",
+            hint="Give a number above 0, such as 30.",
+        )
     return seconds

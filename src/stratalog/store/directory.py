@@ -83,7 +83,10 @@ class DirectoryStore:
             )
         self._root = os.path.abspath(os.fspath(root))
         if "\0" in self._root:
-            raise Invalid(f"no directory has a zero byte in its name: {self._root!r}")
+            raise Invalid(
+                f"no directory has a zero byte in its name: {self._root!r}",
+                hint="Remove it from the path.",
+            )
         self._stage = Stage(self._root, runtime)
         warn_if_unsafe(self._root)
 
@@ -369,5 +372,23 @@ class DirectoryStore:
         if error.errno in _FULL:
             return Unavailable(reason, path=path, hint="The disk is full: free some space.")
         if error.errno in _ILLEGAL:
-            return Invalid(f"the file system cannot keep this path: {reason}", path=path)
+            blocked = self._file_in_the_way()
+            if blocked is not None:
+                return Invalid(
+                    f"{blocked} is a file, not a directory",
+                    path=path,
+                    hint="Choose another place, or move the file away.",
+                )
+            return Invalid(
+                f"the file system cannot keep this path: {reason}",
+                path=path,
+                hint="Choose a place with a shorter or simpler name.",
+            )
         return Unavailable(reason, path=path, hint="Check the disk and the system's log.")
+
+    def _file_in_the_way(self) -> str | None:
+        """The root, or what should be a directory above it, if that is a file."""
+        place = self._root
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        return None if os.path.isdir(place) else place

@@ -51,19 +51,24 @@ URL_OPTIONS = ("endpoint", "region", "timeout_s", "connect_timeout_s")
 CLIENTS_MAX = 256
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+_MISSPELT_URL = re.compile(rf"({'|'.join(SCHEMES)})(:/*|//+)(.*)", re.DOTALL | re.IGNORECASE)
 
 
 def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -> Store:
     """The store that ``target`` names. A store passes through. Nothing is read or made yet."""
     if isinstance(target, Store):
         if options:
-            raise Invalid("options go with a URL, not with a store that is open already")
+            raise Invalid(
+                "options go with a URL, not with a store that is open already",
+                hint="Give them to open_store with the URL, and pass on the store.",
+            )
         return target
     location = _text_of(target)
     url = _URL.fullmatch(location) if isinstance(target, str) else None
     if url is None:
         if not location:
             raise Invalid("an empty path names no store", hint='Use "." for this directory.')
+        _refuse_misspelt_url(target, location)
         return _directory(location, options)
     scheme, rest = url[1].lower(), url[2]
     if scheme == "file":
@@ -87,6 +92,21 @@ def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -
     )
 
 
+def _refuse_misspelt_url(target: object, path: str) -> None:
+    """One slash too few, and a bucket would silently become a directory here."""
+    found = _MISSPELT_URL.fullmatch(path)
+    if found is None:
+        return
+    scheme, mark, rest = found[1], found[2], redact(f"x://{found[3]}").removeprefix("x://")
+    meant = f"{scheme.lower()}://{'/' if scheme.lower() == 'file' else ''}{rest}"
+    raise Invalid(
+        f"this path looks like a misspelt URL: {scheme}{mark}{rest}",
+        hint=f"Write {meant}; for a directory of that name write ./{scheme}{mark}{rest}."
+        if isinstance(target, str)
+        else f"Give {meant} as text; for a directory of that name give an absolute path.",
+    )
+
+
 def _text_of(target: object) -> str:
     location = os.fspath(target) if isinstance(target, str | os.PathLike) else None
     if not isinstance(location, str):
@@ -105,7 +125,10 @@ def _directory(path: str, options: Mapping[str, str] | None) -> Store:
 
 def _no_options(options: Mapping[str, str] | None, kind: str) -> None:
     if options:
-        raise Invalid(f"a {kind} store has no options, but got {', '.join(sorted(options))}")
+        raise Invalid(
+            f"a {kind} store has no options, but got {', '.join(sorted(options))}",
+            hint="Leave them out.",
+        )
 
 
 def _cloud(scheme: str, rest: str, options: Mapping[str, str]) -> Store:

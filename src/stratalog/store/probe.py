@@ -6,7 +6,9 @@ store that ignores conditions; ``doctor`` races writers and finds one that honou
 of the time.
 
 No store is accused of what the contract allows: an answer that was lost leads to another attempt
-under another name, and a refusal that is the echo of the probe's own write is read back first.
+under another name, and a refusal that is the echo of the probe's own write is read back first. A
+refusal although nothing has changed (S3's 409) is allowed now and then: a store is accused of it
+if it does so every time.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store
 
 PROBE_TIMEOUT_S = 30.0
+FALSE_REFUSALS_MAX = 5
 
 # Kept for each runtime, which a process has one of and a simulation its own. A store is known by
 # its object: two servers may have buckets, and so URLs, of the same name.
@@ -47,10 +50,15 @@ async def probe(store: Store, runtime: Runtime) -> None:
     if passed.get(id(whole)) is whole:
         return
     patience = Patience(runtime, PROBE_TIMEOUT_S)
+    false_refusals = 0
     while True:
         try:
             await _probe(store, f"probe/{runtime.new_id()}", runtime.new_id())
-        except (Unknown, Unavailable) as error:
+        except (Unknown, Unavailable, _FalseRefusal) as error:
+            if isinstance(error, _FalseRefusal):
+                false_refusals += 1
+                if false_refusals == FALSE_REFUSALS_MAX:
+                    raise _broken(store, error.promise) from None
             if not await patience.pause():
                 raise Unavailable(f"{store.url} did not answer a probe: {error}") from error
             continue
@@ -65,7 +73,7 @@ async def _probe(store: Store, path: str, content: str) -> None:
         try:
             created = await store.put_if_absent(path, first)
         except Exists:
-            created = (await _read(store, path, first, "create a new object")).etag
+            created = await _landed(store, path, first, None, "create a new object")
         async with _refusal(store, Exists, "refuse to create an object twice"):
             await store.put_if_absent(path, second)
         if (await _read(store, path, first, "give back what was written")).etag != created:
@@ -73,7 +81,8 @@ async def _probe(store: Store, path: str, content: str) -> None:
         try:
             replaced = await store.put_if_match(path, second, created)
         except Conflict:
-            replaced = (await _read(store, path, second, "replace where the etag matches")).etag
+            promise = "replace where the etag matches"
+            replaced = await _landed(store, path, second, first, promise)
         async with _refusal(store, Conflict, "refuse to replace where the etag has changed"):
             await store.put_if_match(path, third, created)
         if (await _read(store, path, second, "give back what was written last")).etag != replaced:
@@ -91,6 +100,29 @@ async def _refusal(store: Store, kind: type[StratalogError], promise: str) -> As
     except kind:
         return
     raise _broken(store, promise)
+
+
+class _FalseRefusal(Exception):
+    """A put was refused, did not land, and nothing else has changed the object."""
+
+    def __init__(self, promise: str) -> None:
+        super().__init__(f"it did not {promise}")
+        self.promise = promise
+
+
+async def _landed(store: Store, path: str, data: bytes, before: bytes | None, promise: str) -> str:
+    """The etag of a put that was refused and is there all the same."""
+    try:
+        found = await store.get(path)
+    except NotFound:
+        if before is not None:
+            raise _broken(store, promise) from None
+        raise _FalseRefusal(promise) from None
+    if found.data == before:
+        raise _FalseRefusal(promise)
+    if found.data != data:
+        raise _broken(store, promise)
+    return found.etag
 
 
 async def _read(store: Store, path: str, data: bytes, promise: str) -> Blob:

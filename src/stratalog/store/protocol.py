@@ -112,7 +112,15 @@ def check_path(path: str) -> str:
     """Refuse a path that some store could not keep, before anything is sent."""
     parts = path.split("/")
     if any(not part or part.startswith(".") for part in parts) or _UNENCODABLE.search(path):
-        raise Invalid(f"not a legal object path: {path!r}", path=path)
+        raise Invalid(
+            f"not a legal object path: {path!r}",
+            path=path,
+            hint="No part of it may be empty or begin with a dot, and all of it is plain text.",
+        )
     if len(path.encode(errors="surrogatepass")) > PATH_BYTES_MAX:
-        raise Invalid(f"an object path may have {PATH_BYTES_MAX} bytes: {path!r}", path=path)
+        raise Invalid(
+            f"an object path may have {PATH_BYTES_MAX} bytes: {path!r}",
+            path=path,
+            hint="Choose a shorter prefix.",
+        )
     return path

@@ -31,6 +31,7 @@ from stratalog.objectlog.removal import OnProgress
 from stratalog.objectlog.repair import repair as aio_repair
 from stratalog.objectlog.scrub import scrub as aio_scrub
 from stratalog.objectlog.sweep import sweep as aio_sweep
+from stratalog.objectlog.verification import verify as aio_verify
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
 from stratalog.sync.derived import (
@@ -56,6 +57,7 @@ sweep = blocking_function(aio_sweep)
 scrub = blocking_function(aio_scrub)
 repair = blocking_function(aio_repair)
 destroy = blocking_function(aio_destroy)
+verify = blocking_function(aio_verify)
 
 
 class LogWriter(OpenedTwin[aio.LogWriter]):
@@ -138,6 +140,48 @@ class CursorStore(Twin[aio.CursorStore]):
         return CursorStore._around, (self._aio,)
 
 
+class Pin(Twin[aio.Pin]):
+    """One version of a pin: what it says, and the witness needed to change it."""
+
+    renew = blocking_as(lambda renewed: Pin._around(renewed), aio.Pin.renew)
+    release = blocking(aio.Pin.release)
+
+    name = passing(aio.Pin.name)
+    from_offset = passing(aio.Pin.from_offset)
+    to_offset = passing(aio.Pin.to_offset)
+    owner = passing(aio.Pin.owner)
+    note = passing(aio.Pin.note)
+    created_us = passing(aio.Pin.created_us)
+    expires_us = passing(aio.Pin.expires_us)
+    entries = passing(aio.Pin.entries)
+    window = passing(aio.Pin.window)
+    fragment_bytes = passing(aio.Pin.fragment_bytes)
+
+    def __repr__(self) -> str:
+        return f"sync.{self._aio!r}"
+
+
+class PinStore(Twin[aio.PinStore]):
+    """The pins of one log."""
+
+    def __init__(
+        self, url: StoreLike, *, owner: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        twin = self._around(aio.PinStore(url, owner=owner, runtime=runtime))
+        self._aio, self._thread = twin._aio, twin._thread
+
+    create = blocking_as(Pin._around, aio.PinStore.create)
+    load = blocking_as(Pin._around, aio.PinStore.load)
+    use_up = blocking(aio.PinStore.use_up)
+    list = blocking_as(lambda found: _pins(found), aio.PinStore.list)
+    list_all = blocking_as(lambda found: _pins(found), aio.PinStore.list_all)
+    sort_out = blocking_as(lambda found: (_pins(found[0]), _pins(found[1])), aio.PinStore.sort_out)
+
+    def clear(self, pin: Pin) -> None:
+        """Forget the pointers of a released pin, once nothing is left of what only it held."""
+        self._thread.run(lambda: self._aio.clear(pin._aio))
+
+
 class Sealer(Twin[aio.Sealer]):
     """Seals one log."""
 
@@ -194,6 +238,10 @@ def collect(
     return collector.collect(cut_off, on_progress)
 
 
+def _pins(found: list[aio.Pin]) -> list[Pin]:
+    return [Pin._around(each) for each in found]
+
+
 def _behind(through: LogWriter | None) -> aio.LogWriter | None:
     """The async writer behind a blocking one: it lives in the loop where the collector runs."""
     given: object = through
@@ -218,6 +266,8 @@ __all__ = [
     "CursorStore",
     "LogReader",
     "LogWriter",
+    "Pin",
+    "PinStore",
     "Sealer",
     "abort_fork",
     "collect",
@@ -228,4 +278,5 @@ __all__ = [
     "repair",
     "scrub",
     "sweep",
+    "verify",
 ]

@@ -1,0 +1,70 @@
+"""What logs and servers of a herd may be called, and where their objects lie.
+
+    catalogue/{name}.json            name to id
+    servers/{server}.json            who may have marks
+    dirty/{server}/{first,second}    the marks of a server
+    logs/{id}                        the logs
+
+Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stratalog.errors import Invalid
+from stratalog.store.prefixed import PrefixedStore
+from stratalog.store.protocol import Store
+
+NAME_LENGTH_MAX = 128
+ID_BYTES = 16
+CATALOGUE_PREFIX = "catalogue/"
+SERVERS_PREFIX = "servers/"
+SUFFIX = ".json"
+SIDES = ("first", "second")
+"""A server has two dirty logs: if one does not take a mark, the other does."""
+
+_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def is_name(text: str) -> bool:
+    """Whether a log or a server may be called this."""
+    return len(text) <= NAME_LENGTH_MAX and _name.fullmatch(text) is not None
+
+
+def check_name(name: str, what: str) -> str:
+    """The name, or ``Invalid``."""
+    text: object = name
+    if not isinstance(text, str) or not is_name(name):
+        raise Invalid(
+            f"not a name of a {what}: {name!r}",
+            hint=f"A letter or digit, then letters, digits, '.', '_' or '-'; at most "
+            f"{NAME_LENGTH_MAX} in all.",
+        )
+    return name
+
+
+def entry_path(name: str) -> str:
+    """Where the catalogue has a log."""
+    return f"{CATALOGUE_PREFIX}{check_name(name, 'log')}{SUFFIX}"
+
+
+def server_path(server: str) -> str:
+    """Where a server says that it may have marks."""
+    return f"{SERVERS_PREFIX}{check_name(server, 'server')}{SUFFIX}"
+
+
+def name_in(path: str, prefix: str) -> str | None:
+    """The name that a path of this kind tells, or None if it is none of ours."""
+    name = path.removeprefix(prefix).removesuffix(SUFFIX)
+    return name if path == f"{prefix}{name}{SUFFIX}" and is_name(name) else None
+
+
+def log_store(root: Store, log_id: str) -> Store:
+    """The place of a log."""
+    return PrefixedStore(root, f"logs/{log_id}")
+
+
+def dirty_store(root: Store, server: str, side: str) -> Store:
+    """The place of one of the two dirty logs of a server."""
+    return PrefixedStore(root, f"dirty/{check_name(server, 'server')}/{side}")
