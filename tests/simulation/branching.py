@@ -13,15 +13,13 @@ nothing leads to, each log explains its history, and a fork begins as its source
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
-from math import ceil
 
 import stratalog as sl
 from simulation.hesitation import HesitantStore
 from simulation.watched_log import WatchedLog
 from simulation.watched_store import WatchedBucket
-from simulation.world import TIMEOUT_S, World, forgiven, kind_of, run_world
+from simulation.world import TIMEOUT_S, Crew, World, forgiven, kind_of, run_world
 from stratalog.errors import Conflict, Corrupt, NotFound, Sealed, Trimmed
 from stratalog.objectlog.destroy import destroy
 from stratalog.objectlog.forking import fork
@@ -64,8 +62,7 @@ class Branching(World):
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation, WatchedBucket())
-        self.span_s = 10 ** self.random.uniform(0.5, 1.7)
-        self.restart_s_max = self.span_s / 4
+        self.take_time()
         self.made = 0
         self.log_of_process: dict[str, str] = {}
 
@@ -125,29 +122,15 @@ class Branching(World):
         await self.hold_from(store, MAIN, runtime)
 
     async def live(self) -> None:
-        async with asyncio.TaskGroup() as processes:
-            for kind, work, operations, many, calls in (
-                ("writer", self.write, WRITES, (1, 2), 4),
-                ("reader", self.read, READS, (1, 2), 10),
-                ("pinner", self.pin, PIN_STEPS, (1, 2), 5),
-                ("forker", self.fork, FORK_STEPS, (1, 2, 3), 12),
-                ("sealer", self.seal, SEALS, (0, 0, 1, 2), 6),
-                ("keeper", self.keep, KEEPING_STEPS, (2, 3), 14),
-                ("destroyer", self.destroy, DESTRUCTIONS, (0, 1, 2), 12),
-            ):
-                count = self.random.choice(many)
-                for number in range(count):
-                    process = self.process(
-                        f"{kind}{number}",
-                        ceil(operations / count),
-                        work,
-                        calls_per_operation=calls,
-                    )
-                    processes.create_task(process)
-
-    async def rest(self, operations: int) -> None:
-        """Wait before one of so many operations, so that all take about as long together."""
-        await asyncio.sleep(self.random.uniform(0.0, 2 * self.span_s / operations))
+        await self.launch(
+            Crew("writer", self.write, WRITES, (1, 2), 4),
+            Crew("reader", self.read, READS, (1, 2), 10),
+            Crew("pinner", self.pin, PIN_STEPS, (1, 2), 5),
+            Crew("forker", self.fork, FORK_STEPS, (1, 2, 3), 12),
+            Crew("sealer", self.seal, SEALS, (0, 0, 1, 2), 6),
+            Crew("keeper", self.keep, KEEPING_STEPS, (2, 3), 14),
+            Crew("destroyer", self.destroy, DESTRUCTIONS, (0, 1, 2), 12),
+        )
 
     async def operation(self, node: Node, log: sl.LogWriter, name: str) -> None:
         await super().operation(node, log, name)

@@ -11,7 +11,6 @@ by a roll-up. When all is compacted and swept, two more roll-ups leave no mark.
 from __future__ import annotations
 
 import asyncio
-from math import ceil
 from random import Random
 
 import stratalog as sl
@@ -19,7 +18,7 @@ from objectlog.wrapped_stores import PassingStore
 from simulation.hesitation import HesitantStore
 from simulation.watched_log import WatchedLog
 from simulation.watched_store import WatchedBucket
-from simulation.world import TIMEOUT_S, World, forgiven, kind_of, run_world
+from simulation.world import TIMEOUT_S, Crew, World, forgiven, kind_of, run_world
 from stratalog.errors import Denied, NotFound
 from stratalog.herd import Herd, HerdOptions, RolledUp, RollUpOptions, roll_up
 from stratalog.objectlog.amending import raise_epoch
@@ -84,8 +83,7 @@ class Herding(World):
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation, HerdBucket())
-        self.span_s = 10 ** self.random.uniform(0.5, 1.7)
-        self.restart_s_max = self.span_s / 4
+        self.take_time()
         self.workers = [f"worker{number}" for number in range(self.random.choice((1, 2, 3)))]
         self.ids: dict[str, str] = {}
 
@@ -121,24 +119,12 @@ class Herding(World):
                 self.ids[name] = await (await herd.create(name)).id()
 
     async def live(self) -> None:
-        async with asyncio.TaskGroup() as processes:
-            for kind, work, operations, count, calls in (
-                ("server", self.serve, WRITES, self.random.choice((1, 2, 3)), 8),
-                ("worker", self.roll_up, ROLL_UPS, len(self.workers), 25),
-                ("compactor", self.compact, COMPACTIONS, 1, 4),
-                ("sweeper", self.sweep, SWEEPS, 1, 10),
-            ):
-                for number in range(count):
-                    process = self.process(
-                        f"{kind}{number}",
-                        ceil(operations / count),
-                        work,
-                        calls_per_operation=calls,
-                    )
-                    processes.create_task(process)
-
-    async def rest(self, operations: int) -> None:
-        await asyncio.sleep(self.random.uniform(0.0, 2 * self.span_s / operations))
+        await self.launch(
+            Crew("server", self.serve, WRITES, (1, 2, 3), 8),
+            Crew("worker", self.roll_up, ROLL_UPS, len(self.workers), 25),
+            Crew("compactor", self.compact, COMPACTIONS, 1, 4),
+            Crew("sweeper", self.sweep, SWEEPS, 1, 10),
+        )
 
     async def serve(self, node: Node, operations: int) -> None:
         """A server appends to all logs, some of it at the same time."""

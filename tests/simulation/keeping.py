@@ -13,13 +13,11 @@ that is there, together with what was collected, explains the history.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
-from math import ceil
 
 import stratalog as sl
 from simulation.hesitation import HesitantStore
-from simulation.world import TIMEOUT_S, OneLog, forgiven, kind_of, run_world
+from simulation.world import TIMEOUT_S, Crew, OneLog, forgiven, kind_of, run_world
 from stratalog.errors import Conflict, Invalid, NotFound, Trimmed
 from stratalog.objectlog.garbage import PlanState
 from stratalog.objectlog.options import SweepOptions
@@ -48,8 +46,7 @@ class Keeping(OneLog):
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
-        self.span_s = 10 ** self.random.uniform(0.5, 1.7)
-        self.restart_s_max = self.span_s / 4
+        self.take_time()
 
     def options(self) -> sl.WriterOptions:
         random = self.random
@@ -67,19 +64,13 @@ class Keeping(OneLog):
 
     async def live(self) -> None:
         await self.write_before()
-        async with asyncio.TaskGroup() as processes:
-            for kind, work, operations, many, calls in (
-                ("writer", self.write, WRITES, (1, 1, 2, 3), 4),
-                ("reader", self.read, READS, (1, 2), 10),
-                ("cursor", self.hold, CURSOR_STEPS, (1, 2), 8),
-                ("collector", self.collect, COLLECTIONS, (1, 2, 3, 3), 12),
-                ("sweeper", self.sweep, SWEEPS, (1, 2), 12),
-            ):
-                count = self.random.choice(many)
-                each = ceil(operations / count)
-                for number in range(count):
-                    process = self.process(f"{kind}{number}", each, work, calls_per_operation=calls)
-                    processes.create_task(process)
+        await self.launch(
+            Crew("writer", self.write, WRITES, (1, 1, 2, 3), 4),
+            Crew("reader", self.read, READS, (1, 2), 10),
+            Crew("cursor", self.hold, CURSOR_STEPS, (1, 2), 8),
+            Crew("collector", self.collect, COLLECTIONS, (1, 2, 3, 3), 12),
+            Crew("sweeper", self.sweep, SWEEPS, (1, 2), 12),
+        )
 
     async def check(self) -> None:
         await self.append_the_last(self.store)
@@ -104,10 +95,6 @@ class Keeping(OneLog):
     def way(self, node: Node) -> HesitantStore:
         moment = self.random.choice(WEAK_MOMENTS[kind_of(node)])
         return HesitantStore(node, moment, self.span_s, self.random)
-
-    async def rest(self, operations: int) -> None:
-        """Wait before one of so many operations, so that all take about as long together."""
-        await asyncio.sleep(self.random.uniform(0.0, 2 * self.span_s / operations))
 
     # Writing and reading
 

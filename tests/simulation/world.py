@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from math import ceil
 from random import Random
 from string import digits
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import stratalog as sl
@@ -44,6 +45,17 @@ Work = Callable[[Node, int], Coroutine[Any, Any, None]]
 """What a process does with its operations."""
 
 
+class Crew(NamedTuple):
+    """Processes of one kind: what they do, how much of it together, and how many they may be."""
+
+    kind: str
+    work: Work
+    operations: int
+    many: int | tuple[int, ...]
+    calls: int
+    """About how many calls an operation takes, so that deaths fall anywhere."""
+
+
 class World:
     """The world of one seed. A scenario adds who else lives in it."""
 
@@ -55,6 +67,7 @@ class World:
         self.bodies = 0
         self.restarts = 0
         self.restart_s_max = 0.0
+        self.span_s = 0.0
 
     async def run(self) -> str:
         try:
@@ -148,6 +161,30 @@ class World:
             if not life.cancelled() and not node.crashed:
                 life.result()
             await asyncio.sleep(self.random.uniform(0.0, self.restart_s_max))
+
+    def take_time(self) -> None:
+        """Draw how long everybody's work takes, from seconds to most of a minute."""
+        self.span_s = 10 ** self.random.uniform(0.5, 1.7)
+        self.restart_s_max = self.span_s / 4
+
+    async def rest(self, operations: int) -> None:
+        """Wait before one of so many operations, so that all take about as long together."""
+        await asyncio.sleep(self.random.uniform(0.0, 2 * self.span_s / operations))
+
+    async def launch(self, *crews: Crew) -> None:
+        """All processes, from their start to their end."""
+        async with asyncio.TaskGroup() as processes:
+            for crew in crews:
+                many = crew.many
+                count = many if isinstance(many, int) else self.random.choice(many)
+                for number in range(count):
+                    process = self.process(
+                        f"{crew.kind}{number}",
+                        ceil(crew.operations / count),
+                        crew.work,
+                        calls_per_operation=crew.calls,
+                    )
+                    processes.create_task(process)
 
     def stall(self, node: Node) -> None:
         """Stop a process, perhaps for longer than any time-out."""
