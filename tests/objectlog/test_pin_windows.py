@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 
@@ -11,7 +12,7 @@ from objectlog.test_collection import AT_ONCE, garbage_left, made
 from objectlog.trees import LEAF, MadeLog, Shape
 from objectlog.whole_log import check_whole_log, run
 from objectlog.wrapped_stores import CountingStore, PassingStore
-from stratalog.errors import Corrupt, Invalid
+from stratalog.errors import Corrupt, Exists, Invalid
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.stored_pin import PIN_PREFIX
 from stratalog.objectlog.sweep import sweep
@@ -140,5 +141,32 @@ def test_many_pins_are_read_side_by_side() -> None:
         watched = Watched(store)
         assert len(await PinStore(watched).list()) == 40
         assert watched.most > 8
+
+    run(main())
+
+
+def test_a_pin_that_was_cleared_before_its_maker_knew_of_it_is_made_as_a_new_version() -> None:
+    """The put landed and was answered with a refusal; a collection was faster than the look."""
+
+    class Echoing(PassingStore):
+        versions: ClassVar[list[bytes]] = []
+
+        async def put_if_absent(self, path: str, data: bytes) -> str:
+            await super().put_if_absent(path, data)
+            self.versions.append(data)
+            pin = await PinStore(self.inner).load("held")
+            await pin.release()
+            await sl.Collector(self.inner, options=AT_ONCE).clear_pins()
+            raise Exists("an echo", path=path)
+
+        async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+            self.versions.append(data)
+            return await super().put_if_match(path, data, etag)
+
+    async def main() -> None:
+        store = await made(MemoryStore())
+        pin = await PinStore(Echoing(store)).create("held", 2, 4)
+        assert (pin.from_offset, pin.to_offset) == (2, 4)
+        assert len({*Echoing.versions}) == len(Echoing.versions) == 2
 
     run(main())
