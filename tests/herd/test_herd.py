@@ -260,6 +260,16 @@ class TestBackPressure:
 
         run(main())
 
+    def test_a_log_that_nobody_compacts_is_not_limited_however_fast_it_grows(self) -> None:
+        async def main() -> None:
+            options = HerdOptions(uncompacted_records_max=2)
+            async with Herd.open(MemoryStore(), server="a", options=options) as herd:
+                log = await herd.create("orders")
+                for _ in range(9):
+                    await log.append(b"x")
+
+        run(main())
+
     def test_the_cursor_is_not_read_for_each_append(self) -> None:
         async def main() -> None:
             root = CountingStore(MemoryStore())
@@ -302,6 +312,37 @@ class TestBudget:
                 await asyncio.sleep(0.3)
                 assert herd.open_writers == 0
                 assert (await log.append(b"two")).offset == 2
+
+        run(main())
+
+    def test_one_that_is_used_again_just_then_is_not_closed(self) -> None:
+        """A caller comes between the look at the idle ones and the closing."""
+
+        async def main() -> None:
+            async with Herd.open(MemoryStore(), server="a") as herd:
+                log = await herd.create("orders")
+                await log.append(b"one")
+                assert log.is_idle
+                async with log._turn:
+                    closing = asyncio.ensure_future(log.close_if_idle())
+                    appending = asyncio.ensure_future(log.append(b"two"))
+                    await asyncio.sleep(0)
+                assert (await appending).offset == 2
+                await closing
+                assert (await log.append(b"three")).offset == 3
+
+        run(main())
+
+    def test_one_failure_does_not_end_the_appends_of_others(self) -> None:
+        async def main() -> None:
+            root = BrokenStore(MemoryStore(), "dirty/")
+            async with Herd.open(root, server="a") as herd:
+                log = await herd.create("orders")
+                with pytest.raises(Unavailable):
+                    await log.append(b"lost")
+                assert log.is_open, "its writer goes on"
+                root.broken = ()
+                assert (await log.append(b"one")).offset == 1
 
         run(main())
 

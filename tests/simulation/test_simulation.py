@@ -32,6 +32,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 NOTICED = (HistoryViolation, PromiseBroken, SimulationError, Corrupt, AssertionError)
 SEEDS = 2_000
 SEEDS_HERDING = 500
+PLANTED_SEEDS_HERDING = 1_000
 SEEDS_PER_TEST = 50
 PLANTED_SEEDS = 400
 PLANTED_SEEDS_KEEPING = 1_000
@@ -79,7 +80,7 @@ def test_the_simulation_finds_a_planted_bug_in_branching(plant: Plant) -> None:
 
 @pytest.mark.parametrize("plant", planted_herding.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_herding(plant: Plant) -> None:
-    assert_found(plant, herding.run_seed, PLANTED_SEEDS)
+    assert_found(plant, herding.run_seed, PLANTED_SEEDS_HERDING)
 
 
 @pytest.mark.parametrize("module", ["scenario", "keeping", "branching", "herding"])

@@ -15,7 +15,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 
-from stratalog.errors import Closed, Conflict, Full, Invalid, NotFound, StratalogError
+from stratalog.errors import (
+    Closed,
+    Conflict,
+    Full,
+    Invalid,
+    NotFound,
+    StratalogError,
+    Unavailable,
+)
 from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue, Entry
 from stratalog.herd.dirty import Marker, register
 from stratalog.herd.mark import Mark
@@ -36,8 +44,8 @@ from stratalog.store.protocol import Store
 
 DEFAULT_OPTIONS = HerdOptions()
 DEFAULT_READER = ReaderOptions()
-HARMLESS = (Conflict, Full, Invalid)
-"""Errors of an append after which its writer goes on."""
+HARMLESS = (Conflict, Full, Invalid, Unavailable)
+"""Errors of an append after which its writer goes on, with those of others that are under way."""
 
 
 class Herd:
@@ -172,7 +180,7 @@ class Herd:
             (each for each in self._logs.values() if each.is_idle), key=lambda each: each.used_s
         )
         for each in idle[: max(0, self.open_writers - self._options.open_max + 1)]:
-            await each.close()
+            await each.close_if_idle()
 
     async def _tidy(self) -> None:
         """Close what nobody uses, until nothing is open."""
@@ -181,7 +189,7 @@ class Herd:
             await asyncio.sleep(self._options.idle_s / 2)
             for each in [*self._logs.values()]:
                 if each.is_idle and clock() - each.used_s >= self._options.idle_s:
-                    await each.close()
+                    await each.close_if_idle()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -199,7 +207,7 @@ class HerdLog:
         self._writer: LogWriter | None = None
         self._turn = asyncio.Lock()
         self._users = 0
-        self._compacted: tuple[float, int] | None = None
+        self._compacted: tuple[float, int | None] | None = None
         self.used_s = 0.0
 
     @property
@@ -253,6 +261,12 @@ class HerdLog:
         """Close its writer. The next append opens another one."""
         async with self._turn:
             await self._discard()
+
+    async def close_if_idle(self) -> None:
+        """Close its writer, unless somebody has come to use it meanwhile."""
+        async with self._turn:
+            if self.is_idle:
+                await self._discard()
 
     @contextlib.asynccontextmanager
     async def _using(self) -> AsyncIterator[LogWriter]:
@@ -331,10 +345,12 @@ class HerdLog:
             return
         now_s = asyncio.get_running_loop().time()
         known = self._compacted
-        if known is not None and writer.tail - known[1] < limit:
+        if known is not None and known[1] is not None and writer.tail - known[1] < limit:
             return
         if known is None or now_s - known[0] >= self._options.cursor_s:
-            known = self._compacted = (now_s, await self._compacted_upto(writer))
+            known = self._compacted = (now_s, await self._compacted_upto())
+        if known[1] is None:
+            return
         waiting = writer.tail - known[1]
         if waiting >= limit:
             raise Full(
@@ -344,9 +360,10 @@ class HerdLog:
                 actual=waiting,
             )
 
-    async def _compacted_upto(self, writer: LogWriter) -> int:
+    async def _compacted_upto(self) -> int | None:
+        """Where the cursor is. None if there is none, so that nothing is limited."""
         try:
             cursor = await (await self.cursors()).load(self._options.compaction_cursor)
         except NotFound:
-            return writer.tail
+            return None
         return cursor.offset
