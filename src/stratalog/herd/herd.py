@@ -170,7 +170,9 @@ class Herd:
     async def _complete(self, entry: Entry) -> None:
         """The log of an entry, whose maker may have died before it was there."""
         store = log_store(self._root, entry.id)
-        await create_log(store, exist_ok=True, writer=entry.name, runtime=self._runtime)
+        await create_log(
+            store, exist_ok=True, writer=entry.name, name=entry.name, runtime=self._runtime
+        )
 
     async def _make_room(self) -> None:
         """Before another writer is opened: close those that were idle longest."""

@@ -48,6 +48,9 @@ class DirtyLog:
     """A log that was written to since it was last compacted."""
 
     log_id: str
+    name: str | None
+    """What the herd calls it; None for a log that an older version has created."""
+
     tail: int
     compacted_upto: int
     """Where its compaction cursor is, or where the log begins if it has none."""
@@ -229,6 +232,7 @@ class _RollUp:
             stays=back,
             dirty=DirtyLog(
                 log_id=mark.log_id,
+                name=manifest.name,
                 tail=tail,
                 compacted_upto=upto,
                 first_us=mark.first_us,

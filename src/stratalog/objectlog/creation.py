@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from stratalog.errors import Exists, NotFound, Unknown
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
@@ -21,11 +23,13 @@ async def create_log(
     exist_ok: bool = False,
     first_offset: int = FIRST_OFFSET,
     writer: str = "create_log",
+    name: str | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> None:
     """Create an empty log. ``Exists`` if there is one, unless ``exist_ok``.
 
-    Its first record gets ``first_offset``: a log that takes over where another one ends.
+    Its first record gets ``first_offset``: a log that takes over where another one ends. ``name``
+    is kept with it, for those who meet it without knowing what it is called.
     The store is probed first, once per process: a store that ignores conditions is refused.
     """
     check_offset(first_offset)
@@ -36,6 +40,7 @@ async def create_log(
         raise _exists(store)
     await probe(store, runtime)
     manifest = Manifest.of_new_log(writer_label(writer), runtime, first_offset)
+    manifest = msgspec.structs.replace(manifest, name=name)
     try:
         await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
     except Exists:

@@ -17,7 +17,6 @@ from typing import NoReturn
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
 from stratalog.meter import Timing
@@ -32,7 +31,7 @@ from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
 from stratalog.objectlog.stored_pin import load_pinned
-from stratalog.objectlog.tree import Tree, Window, key_of, missing
+from stratalog.objectlog.tree import Tree, Window, cut, key_of, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.counted import CountedStore, Usage
@@ -202,7 +201,7 @@ class LogReader:
         window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
         async with aclosing(self._fetch_ahead(window)) as ahead:
             async for fragment, batch in ahead:
-                part = _cut(batch, fragment, window)
+                part = cut(batch, fragment, window)
                 if part.num_rows:
                     self._counters.records += part.num_rows
                     self._counters.record_bytes += part.nbytes
@@ -428,18 +427,3 @@ def _after(window: Window, fragment: Fragment) -> Window:
     if from_us is not None and fragment.limit.timestamp_us >= from_us:
         from_us = None
     return Window(fragment.limit.offset, window.to_offset, from_us, window.to_timestamp_us)
-
-
-def _cut(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
-    """The rows that belong to the window. An entry with a time was already chosen by it."""
-    start, limit = fragment.start.offset, fragment.limit.offset
-    low = max(0, window.from_offset - start)
-    high = min(limit, limit if window.to_offset is None else window.to_offset) - start
-    part = batch if low == 0 and high >= batch.num_rows else batch.slice(low, max(0, high - low))
-    if fragment.limit.timestamp_us:
-        return part
-    if window.from_timestamp_us is not None:
-        part = part.filter(pc.greater_equal(part.column(1), window.from_timestamp_us))
-    if window.to_timestamp_us is not None:
-        part = part.filter(pc.less(part.column(1), window.to_timestamp_us))
-    return part

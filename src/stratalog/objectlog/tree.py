@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from stratalog.errors import Corrupt, NotFound
 from stratalog.meter import Meter
 from stratalog.objectlog.cache import ByteCache
@@ -56,6 +59,21 @@ class Window:
         if self.to_timestamp_us is None or start.timestamp_us == 0:
             return True
         return start.timestamp_us < self.to_timestamp_us
+
+
+def cut(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
+    """The rows that belong to the window. An entry with a time was already chosen by it."""
+    start, limit = fragment.start.offset, fragment.limit.offset
+    low = max(0, window.from_offset - start)
+    high = min(limit, limit if window.to_offset is None else window.to_offset) - start
+    part = batch if low == 0 and high >= batch.num_rows else batch.slice(low, max(0, high - low))
+    if fragment.limit.timestamp_us:
+        return part
+    if window.from_timestamp_us is not None:
+        part = part.filter(pc.greater_equal(part.column(1), window.from_timestamp_us))
+    if window.to_timestamp_us is not None:
+        part = part.filter(pc.less(part.column(1), window.to_timestamp_us))
+    return part
 
 
 class Tree:
