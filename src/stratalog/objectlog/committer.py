@@ -19,28 +19,26 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Unknown
+from stratalog.errors import Corrupt, Invalid, NotFound, Unknown
 from stratalog.objectlog.amending import Change, check_amendment, is_version
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.linking import Verdict, judge, judge_owner, link, only_the_past_changed
+from stratalog.objectlog.linking import Verdict, judge, link, only_the_past_changed
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
 from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.roller import Roller
 from stratalog.objectlog.seal import sealed
+from stratalog.objectlog.settling import judge_by_owner
 from stratalog.objectlog.stats import WriterCounters
-from stratalog.objectlog.tree import Tree, Window
+from stratalog.objectlog.tree import Tree
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Landed, Overtaken, Patience, swap
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob, Store
-
-log = logging.getLogger(__name__)
 
 ROOT_BYTES_MAX = 32_000
 WINS_IN_A_ROW_MAX = 32
@@ -201,7 +199,7 @@ class Committer:
         stored = decode_manifest(current.data)
         verdict = judge(stored, fragments, self.names.incarnation)
         if verdict is Verdict.OPEN:
-            verdict = await self._judge_by_owner(stored, fragments)
+            verdict = await judge_by_owner(self._tree, stored, fragments, self.names.incarnation)
         if verdict is Verdict.OPEN:
             raise Unknown(
                 "the manifest changed too often to tell whether the append happened",
@@ -212,17 +210,6 @@ class Committer:
         if verdict is Verdict.HAPPENED:
             return Outcome.LINKED
         return None if past_only else Outcome.TAIL_MOVED
-
-    async def _judge_by_owner(self, stored: Manifest, fragments: Sequence[Fragment]) -> Verdict:
-        start = fragments[0].start.offset
-        if stored.first_offset > start:
-            return Verdict.OPEN
-        try:
-            async for owner in self._tree.walk(stored, Window(start, start + 1)):
-                return judge_owner(owner, self.names.incarnation)
-        except StratalogError as error:
-            log.warning("cannot look up who owns offset %d: %s", start, error)
-        return Verdict.OPEN
 
     async def _candidate(self, fragments: Sequence[Fragment]) -> tuple[Manifest, bytes, int]:
         """The next manifest, its bytes, and how many roll-ups it links.

@@ -35,7 +35,7 @@ from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.copy_note import CopyNote, copy_note_of
 from stratalog.objectlog.copy_source import CopySource
 from stratalog.objectlog.dividing import part_of
-from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.fragment import Fragment, is_relative
 from stratalog.objectlog.manifest import (
     FIRST_SEQ_NO,
     MANIFEST_PATH,
@@ -264,9 +264,9 @@ class _Copying:
         """A fragment, or the part of it that lies in the stretch, stored in the target."""
         names, epoch = committer.names, committer.manifest.sweep_epoch
         encoded = await self._source.read(fragment, start, limit)
-        path = await put_once(
-            self._store, lambda: names.fragment(seq_no), encoded.data, self._patience()
-        )
+        is_whole = encoded.setsum == fragment.setsum
+        named = names.staged if is_whole and is_relative(fragment.path) else names.fragment
+        path = await put_once(self._store, lambda: named(seq_no), encoded.data, self._patience())
         first, end = part_of(
             fragment, max(fragment.start.offset, start), min(fragment.limit.offset, limit)
         )

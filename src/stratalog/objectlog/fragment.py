@@ -3,9 +3,11 @@
     columns   offset u64, timestamp_us u64, body binary; all required
     variant   ``relative_offset`` (0, 1, 2, …) in place of ``offset``, for a fragment that was
               written before its position was known; its start comes from the manifest, and its
-              rows are hashed with the relative value
+              rows are hashed with the relative value and the time that are stored. If its entry has
+              a time, that is the time of its rows: they were appended when they were linked
     path      log/Bucket={seq // 4096 * 4096:016x}/Writer={incarnation}-{n}/
-              FragmentSeqNo={seq:016x}.parquet
+              FragmentSeqNo={seq:016x}.parquet, or …/Staged.parquet for the variant, whose number
+              is not known when it is named: its bucket is that of the next one at that time
               wal3's own: log/Bucket={…}/FragmentSeqNo={…}.parquet and log/Uuid={uuid}.parquet
 
 The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum``. ``num_bytes`` is
@@ -45,12 +47,10 @@ RECORD_SCHEMA = pa.schema(
 COMPRESS_BYTES_MIN = 512
 BODY_BYTES_MAX = 2**31 - 1
 
-_ENCODINGS = {
-    "offset": "DELTA_BINARY_PACKED",
-    "timestamp_us": "DELTA_BINARY_PACKED",
-    "body": "PLAIN",
-}
+_NUMBERS = "DELTA_BINARY_PACKED"
 _RELATIVE_COLUMNS = ["relative_offset", "timestamp_us", "body"]
+_RELATIVE_SCHEMA = RECORD_SCHEMA.set(0, pa.field("relative_offset", pa.uint64(), nullable=False))
+_RELATIVE_PATH = re.compile(r"log/(?:.+/Staged|Uuid=[^/]+)\.parquet")
 _WRITER_IN_PATH = re.compile(r"/Writer=([^/]+)-\d+/")
 
 
@@ -94,6 +94,17 @@ def fragment_path(seq_no: int, incarnation: str, upload: int) -> str:
     return f"{folder}/FragmentSeqNo={seq_no:016x}.parquet"
 
 
+def staged_path(seq_no: int, incarnation: str, upload: int) -> str:
+    """The same for a fragment with relative offsets. ``seq_no`` is the next one at this time."""
+    folder = fragment_path(seq_no, incarnation, upload).rpartition("/")[0]
+    return f"{folder}/Staged.parquet"
+
+
+def is_relative(path: str) -> bool:
+    """Whether the fragment at this path has relative offsets, as far as its name tells."""
+    return _RELATIVE_PATH.fullmatch(path) is not None
+
+
 def encode_fragment(
     first_offset: int,
     timestamp_us: int,
@@ -105,22 +116,39 @@ def encode_fragment(
     Only bodies are compressed, and only when there is enough to gain: the other two columns are a
     few bytes already, and setting up a compressor takes longer than writing a small record.
     """
+    return _encode(
+        RECORD_SCHEMA, first_offset, timestamp_us, bodies, _body_column(bodies), compression
+    )
+
+
+def encode_staged(
+    timestamp_us: int, bodies: pa.Array, compression: Compression = "zstd"
+) -> EncodedFragment:
+    """Hash and encode records whose position is not known yet, from a column of bodies."""
+    return _encode(_RELATIVE_SCHEMA, 0, timestamp_us, body_views(bodies), bodies, compression)
+
+
+def _encode(
+    schema: pa.Schema,
+    first_offset: int,
+    timestamp_us: int,
+    bodies: Sequence[bytes | memoryview],
+    body: pa.Array,
+    compression: Compression,
+) -> EncodedFragment:
     count = len(bodies)
     offsets = np.arange(first_offset, first_offset + count, dtype=np.uint64)
     timestamps = np.full(count, timestamp_us, dtype=np.uint64)
     setsum = sum_of_records(offsets, timestamps, bodies)
-    body = _body_column(bodies)
-    table = pa.Table.from_arrays(
-        [pa.array(offsets), pa.array(timestamps), body], schema=RECORD_SCHEMA
-    )
+    table = pa.Table.from_arrays([pa.array(offsets), pa.array(timestamps), body], schema=schema)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        RECORD_SCHEMA,
+        schema,
         compression={"body": compression if body.nbytes >= COMPRESS_BYTES_MIN else "none"},
         use_dictionary=False,
-        write_statistics=["offset", "timestamp_us"],
-        column_encoding=_ENCODINGS,
+        write_statistics=schema.names[:2],
+        column_encoding={schema.names[0]: _NUMBERS, "timestamp_us": _NUMBERS, "body": "PLAIN"},
         store_schema=False,
     ) as file:
         file.write_table(table, row_group_size=max(1, count))
@@ -165,6 +193,8 @@ def decode_fragment(data: bytes, entry: Fragment, *, verify: bool = True) -> pa.
         _check_sum(stored, columns[1].to_numpy(), columns[2], entry)
     if relative:
         columns[0] = pa.array(stored + np.uint64(entry.start.offset))
+        if entry.start.timestamp_us:
+            columns[1] = pa.array(np.full(entry.count, entry.start.timestamp_us, dtype=np.uint64))
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 

@@ -42,7 +42,8 @@ def _diagnose(data: bytes, entry: Fragment, error: Corrupt) -> Iterator[Damage]:
         yield columns
         return
     offsets, times_us, relative = columns
-    yield from _examine_times(times_us, entry)
+    if not relative:  # otherwise the entry tells the time
+        yield from _examine_times(times_us, entry)
     start = 0 if relative else entry.start.offset
     if (offsets != np.arange(start, start + entry.count, dtype=np.uint64)).any():
         yield about(

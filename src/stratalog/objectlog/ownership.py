@@ -43,6 +43,8 @@ _NAMES = re.compile(
     log/Bucket=(?P<bucket>[0-9a-f]{{16}})
         (?:/Writer=(?P<writer>{_INCARNATION})-[1-9][0-9]*)?         # wal3 has no such part
         /FragmentSeqNo=(?P<fragment>[0-9a-f]{{16}})\.parquet
+    | log/Bucket=(?P<staged>[0-9a-f]{{13}}000)
+        /Writer=(?P<stager>{_INCARNATION})-[1-9][0-9]*/Staged\.parquet
     | log/Uuid=(?P<uuid>[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\.parquet
     | snapshot/(?P<snapshot>SNAPSHOT)\.[0-9a-f]{{64}}
         (?:\.(?P<roller>{_INCARNATION})-[1-9][0-9]*)?
@@ -55,7 +57,11 @@ _NAMES = re.compile(
     """,
     re.VERBOSE,
 )
-_KINDS = {**{kind.value: kind for kind in Kind}, "uuid": Kind.FRAGMENT}
+_KINDS = {
+    **{kind.value: kind for kind in Kind},
+    "uuid": Kind.FRAGMENT,
+    "staged": Kind.FRAGMENT,
+}
 
 
 def own(path: str) -> Own | None:
@@ -69,7 +75,7 @@ def own(path: str) -> Own | None:
         if int(parts["bucket"], 16) != seq_no // BUCKET_FRAGMENTS * BUCKET_FRAGMENTS:
             return None
     kind = next(_KINDS[name] for name, text in parts.items() if text is not None and name in _KINDS)
-    return Own(kind, parts["writer"] or parts["roller"] or parts["stage"])
+    return Own(kind, parts["writer"] or parts["stager"] or parts["roller"] or parts["stage"])
 
 
 def is_sweepable(found: Own | None) -> bool:

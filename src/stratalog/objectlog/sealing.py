@@ -36,7 +36,6 @@ from stratalog.store.protocol import Store
 from stratalog.store.sibling import sibling
 
 SEAL_TIMEOUT_S = 60.0
-INHERITED = ("sinks",)
 
 
 class Sealer:
@@ -112,14 +111,13 @@ class Sealer:
 
     async def _begin(self, store: Store, ended: Manifest, named: Link) -> None:
         first = Manifest.of_new_log(self._writer, self._runtime)
-        strangers = {k: v for k, v in (ended.unknown or {}).items() if k in INHERITED}
         first = msgspec.structs.replace(
             first,
             initial_offset=ended.tail,
             initial_seq_no=ended.next_seq_no,
             linked=ended.linked,
+            sinks=ended.sinks,
             predecessor=as_fields(Link(url=self._store.url, id=named.id)),
-            unknown=strangers or None,
         )
         try:
             patience = Patience(self._runtime, SEAL_TIMEOUT_S)

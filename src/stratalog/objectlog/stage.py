@@ -1,12 +1,15 @@
 """A stage: spares the uploads of a long job until they are linked, one JSON object changed by CAS.
 
     path      stage/{incarnation}.json
-    fields    incarnation, owner, note, epoch_us, write_id, state
+    fields    incarnation, owner, note, epoch_us, write_id, state,
+              then when set: query, batch
 
 A writer whose upload meets a sweep uploads again, which is cheap. A job that has uploaded for
 hours cannot. It registers a stage before its first upload, and the sweep leaves the objects of its
 incarnation alone while the stage is live. ``owner``, ``note`` and ``epoch_us`` (when it was
-registered) are for people, who may revoke the stage of a job that is gone.
+registered) are for people, who may revoke the stage of a job that is gone. ``query`` and ``batch``
+say for what is uploaded, if that is a numbered batch (see ``sinking``): once the manifest has it,
+the stage is over, whoever has linked it, and the sweep releases it.
 
     live ──► released      by the job, when it has linked its objects or given them up
     live ──► revoked       by a person; the sweep may take the objects, so the job cannot link them
@@ -59,14 +62,25 @@ class StoredStage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     epoch_us: Natural
     write_id: str
     state: State
+    query: str | None = None
+    batch: Natural | None = None
+
+    def is_over(self, manifest: Manifest) -> bool:
+        """Whether its batch is in the log, so that what it protects is linked or never will be."""
+        if self.query is None or self.batch is None:
+            return False
+        return (manifest.sinks or {}).get(self.query, -1) >= self.batch
 
 
 class Stage:
     """The stage of a job that runs. Made by ``Stage.register``."""
 
-    def __init__(self, store: Store, names: UploadNames, runtime: Runtime) -> None:
+    def __init__(
+        self, store: Store, names: UploadNames, manifest: Manifest, runtime: Runtime
+    ) -> None:
         self._store = store
         self._names = names
+        self._manifest = manifest
         self._runtime = runtime
         self._released = False
 
@@ -77,6 +91,8 @@ class Stage:
         *,
         owner: str | None = None,
         note: str = "",
+        query: str | None = None,
+        batch: int | None = None,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Stage:
         """A new stage, live from now on. ``owner`` is the host and the process if none is given."""
@@ -91,14 +107,21 @@ class Stage:
             epoch_us=runtime.now_us(),
             write_id=runtime.new_id(),
             state="live",
+            query=query,
+            batch=batch,
         )
         patience = Patience(runtime, STAGE_TIMEOUT_S)
         await create(store, stage_path(names.incarnation), stored.to_json(), patience)
-        return cls(store, names, runtime)
+        return cls(store, names, manifest, runtime)
 
     @property
     def incarnation(self) -> str:
         return self._names.incarnation
+
+    @property
+    def manifest(self) -> Manifest:
+        """The log as it was just before the stage was registered."""
+        return self._manifest
 
     @property
     def names(self) -> UploadNames:
@@ -135,10 +158,7 @@ class Stage:
     async def release(self) -> None:
         """Promise to link nothing more. What was not linked is left to the sweep."""
         self._released = True
-        with contextlib.suppress(NotFound):  # swept already, if this is the second call
-            await _move(
-                self._store, self.incarnation, ("live", "revoked"), "released", self._runtime
-            )
+        await release_stage(self._store, self.incarnation, self._runtime)
 
 
 async def list_stages(url: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> list[StoredStage]:
@@ -166,6 +186,12 @@ async def revoke_stage(
     """
     store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
     return await _move(store, incarnation, ("live",), "revoked", runtime)
+
+
+async def release_stage(store: Store, incarnation: str, runtime: Runtime) -> None:
+    """Promise that nothing more of this stage is linked. Again without harm."""
+    with contextlib.suppress(NotFound):  # swept already, if this is the second call
+        await _move(store, incarnation, ("live", "revoked"), "released", runtime)
 
 
 def stage_path(incarnation: str) -> str:

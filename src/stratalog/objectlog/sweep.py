@@ -39,7 +39,14 @@ from stratalog.objectlog.ownership import own
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.snapshot import Snapshot
-from stratalog.objectlog.stage import StoredStage, list_stages, load_stage, revoke_stage, stage_path
+from stratalog.objectlog.stage import (
+    StoredStage,
+    list_stages,
+    load_stage,
+    release_stage,
+    revoke_stage,
+    stage_path,
+)
 from stratalog.objectlog.survey import UNKNOWN_PATHS_MAX, Amount, Survey
 from stratalog.objectlog.tree import Tree, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -202,7 +209,7 @@ class _Sweep:
     async def _spare_staged(self, survey: Survey) -> None:
         """Step 3. The stages are listed after the candidates, each of which is younger than its
         stage."""
-        self._stages = await list_stages(self._store, runtime=self._runtime)
+        await self._list_stages()
         live = {stage.incarnation for stage in self._live_stages()}
         for path in list(survey.candidates):
             found = own(path)
@@ -210,6 +217,19 @@ class _Sweep:
                 size = survey.candidates.pop(path)
                 before = self._spared.get(found.incarnation, Amount())
                 self._spared[found.incarnation] = before + Amount(1, size)
+
+    async def _list_stages(self) -> None:
+        """All stages; those whose batch is in the log are released before they are judged."""
+        self._stages = await list_stages(self._store, runtime=self._runtime)
+        of_batches = [stage for stage in self._live_stages() if stage.query is not None]
+        if not of_batches or self._dry_run:
+            return
+        manifest, _ = await load_manifest(self._store)
+        over = [stage for stage in of_batches if stage.is_over(manifest)]
+        for stage in over:
+            await release_stage(self._store, stage.incarnation, self._runtime)
+        if over:
+            self._stages = await list_stages(self._store, runtime=self._runtime)
 
     async def _raise_epoch(self, epoch: int) -> None:
         """Step 4. If another sweep has raised it meanwhile, that is as good: it was lower when

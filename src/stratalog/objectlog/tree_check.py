@@ -23,6 +23,7 @@ from stratalog.setsum import EMPTY, Setsum
 _NUMBERED = re.compile(
     r"log/Bucket=([0-9a-f]{16})/(?:Writer=[^/]+/)?FragmentSeqNo=([0-9a-f]{16})\.parquet"
 )
+_STAGED = re.compile(r"log/Bucket=([0-9a-f]{16})/Writer=[^/]+/Staged\.parquet")
 _NAMED_BY_UUID = re.compile(r"log/Uuid=([0-9a-f-]{36})\.parquet")
 _NAMED_BY_SUM = re.compile(r"snapshot/SNAPSHOT\.([0-9a-f]{64})(\.[^/]+)?")
 
@@ -215,6 +216,7 @@ def examine_entry(entry: Fragment) -> Iterator[Damage]:
     """
     numbered = _NUMBERED.fullmatch(entry.path)
     by_uuid = _NAMED_BY_UUID.fullmatch(entry.path)
+    staged = _STAGED.fullmatch(entry.path)
     if not entry.path.startswith("log/"):
         yield about(DamageKind.FRAGMENT_PATH, entry, detail="it does not lie below log/")
     elif numbered is not None:
@@ -223,6 +225,10 @@ def examine_entry(entry: Fragment) -> Iterator[Damage]:
             yield about(DamageKind.FRAGMENT_PATH, entry, expected=entry.seq_no, actual=seq_no)
         elif bucket != seq_no // BUCKET_FRAGMENTS * BUCKET_FRAGMENTS:
             detail = f"fragment {seq_no} is not of bucket {bucket}"
+            yield about(DamageKind.FRAGMENT_PATH, entry, detail=detail)
+    elif staged is not None:
+        if not isinstance(entry.seq_no, int) or int(staged[1], 16) > entry.seq_no:
+            detail = f"it was named before fragment {entry.seq_no} could be its number"
             yield about(DamageKind.FRAGMENT_PATH, entry, detail=detail)
     elif by_uuid is not None and by_uuid[1] != entry.seq_no:
         yield about(DamageKind.FRAGMENT_PATH, entry, expected=entry.seq_no, actual=by_uuid[1])
