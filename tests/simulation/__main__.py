@@ -10,13 +10,14 @@ import traceback
 
 from rich.console import Console
 
-from simulation import branching, herding, keeping, scenario
+from simulation import branching, herding, keeping, scenario, sinking
 
 SCENARIOS = {
     "writing": scenario.run_seed,
     "keeping": keeping.run_seed,
     "branching": branching.run_seed,
     "herding": herding.run_seed,
+    "sinking": sinking.run_seed,
 }
 
 

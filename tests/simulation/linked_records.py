@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simulation.promises import PromiseBroken, promise
-from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.fragment import Fragment, is_relative
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.position import FIRST_OFFSET
 from stratalog.objectlog.snapshot import Entry, Snapshot, in_base
@@ -110,8 +110,13 @@ class LinkedRecords:
             raise PromiseBroken("linked", f"{key} is not stored")
         rows = read_rows(data)
         offsets = [offset for offset, _, _ in rows]
-        promise(offsets == list(range(start, limit)), "records", f"{fragment.path} has {offsets}")
+        first = 0 if is_relative(fragment.path) else start
+        wanted = list(range(first, first + limit - start))
+        promise(offsets == wanted, "records", f"{fragment.path} has {offsets}")
         items = [struct.pack(">QQ", offset, at_us) + body for offset, at_us, body in rows]
+        if is_relative(fragment.path):
+            at_us = fragment.start.timestamp_us
+            rows = [(start + offset, at_us, body) for offset, _, body in rows]
         self._sums[limit] = self._sums[start] + Setsum.of(*items)
         self._places[fragment.path] = len(self._paths)
         self._paths.append(fragment.path)

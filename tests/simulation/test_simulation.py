@@ -21,7 +21,9 @@ from simulation import (
     planted_branching,
     planted_herding,
     planted_keeping,
+    planted_sinking,
     scenario,
+    sinking,
 )
 from simulation.promises import PromiseBroken
 from stratalog.errors import Corrupt
@@ -32,6 +34,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 NOTICED = (HistoryViolation, PromiseBroken, SimulationError, Corrupt, AssertionError)
 SEEDS = 2_000
 SEEDS_HERDING = 500
+SEEDS_SINKING = 500
 PLANTED_SEEDS_HERDING = 1_000
 SEEDS_PER_TEST = 50
 PLANTED_SEEDS = 400
@@ -63,6 +66,12 @@ def test_no_log_of_a_herd_is_forgotten(first: int) -> None:
         herding.run_seed(seed)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS_SINKING, SEEDS_PER_TEST))
+def test_every_batch_of_a_sink_is_in_the_log_once(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        sinking.run_seed(seed)
+
+
 @pytest.mark.parametrize("plant", planted.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug(plant: Plant) -> None:
     assert_found(plant, scenario.run_seed, PLANTED_SEEDS)
@@ -83,7 +92,12 @@ def test_the_simulation_finds_a_planted_bug_in_herding(plant: Plant) -> None:
     assert_found(plant, herding.run_seed, PLANTED_SEEDS_HERDING)
 
 
-@pytest.mark.parametrize("module", ["scenario", "keeping", "branching", "herding"])
+@pytest.mark.parametrize("plant", planted_sinking.PLANTED, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_a_planted_bug_in_sinking(plant: Plant) -> None:
+    assert_found(plant, sinking.run_seed, PLANTED_SEEDS)
+
+
+@pytest.mark.parametrize("module", ["scenario", "keeping", "branching", "herding", "sinking"])
 def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
     source = f"from simulation.{module} import run_seed; print(run_seed(7), run_seed(8))"
     run_seed = {
@@ -91,6 +105,7 @@ def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
         "keeping": keeping.run_seed,
         "branching": branching.run_seed,
         "herding": herding.run_seed,
+        "sinking": sinking.run_seed,
     }[module]
     traces = set()
     for hash_seed in ("1", "2"):

@@ -152,6 +152,9 @@ class WatchedLog:
             f"the first offset {before.first_offset} became {after.first_offset}",
         )
         promise(before.sweep_epoch <= after.sweep_epoch, "fields", "the sweep epoch went back")
+        for query, batch in (before.sinks or {}).items():
+            last = (after.sinks or {}).get(query, -1)
+            promise(batch <= last, "fields", f"batch {batch} of {query} became {last}")
         missing = set(before.unknown or {}) - set(after.unknown or {})
         promise(not missing, "fields", f"lost {missing}")
 

@@ -117,7 +117,9 @@ class WatchedBucket:
             return
         log = self.log(name)
         if not log.is_doomed:  # what lands late where a log is destroyed is nobody's any more
-            promise((path, data) not in self._versions, "version", f"{path} as it was before")
+            # A stage that was released is deleted, and the put that registered it may come again.
+            is_new = (path, data) not in self._versions or rest.startswith("stage/")
+            promise(is_new, "version", f"{path} as it was before")
         self._versions.add((path, data))
         is_new = not log.exists
         log.landed(rest, data)
