@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+import pyarrow as pa
 import pytest
 
 import stratalog as sl
@@ -15,14 +16,18 @@ from objectlog.trees import LEAF, MadeLog, Shape
 from objectlog.whole_log import SMALL_TREE, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Denied, Unknown
+from stratalog.objectlog.amending import raise_epoch
 from stratalog.objectlog.destroy import destroy
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.repair import repair
 from stratalog.objectlog.scrub import scrub
+from stratalog.objectlog.sinking import link_staged, release_stages
 from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.staging import Staging
 from stratalog.objectlog.storage import measure_storage
 from stratalog.objectlog.sweep import sweep
+from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore
 from stratalog.store.doctor import examine
 from stratalog.store.protocol import Blob, Head, Listed, Store
@@ -159,6 +164,28 @@ async def hold_pins(bucket: Bucket, _: MemoryStore) -> None:
     assert [pin.name for pin in await pins.list()] == ["past"]
 
 
+async def stage_rows(bucket: Bucket, store: MemoryStore) -> None:
+    bucket.inner = LosesAnAnswer(store)
+    task = await Staging.open(bucket)
+    await task.upload(pa.array([b"x"], pa.binary()))
+    await task.abandon()
+
+
+async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
+    staged = []
+    for number in range(70):
+        task = await Staging.open(store, query="job")
+        staged.append(await task.upload(pa.array([b"%d" % number], pa.binary())))
+        if number == 0:
+            await raise_epoch(store, 2**50, DEFAULT_RUNTIME, 10.0)
+    await link_staged(bucket, staged)
+    await link_staged(bucket, staged[:0])
+    for _ in range(12):
+        task = await Staging.open(store, query="job")
+        await link_staged(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
+    assert await release_stages(bucket, "job")
+
+
 async def seal(bucket: Bucket, _: MemoryStore) -> None:
     assert (await sl.Sealer(bucket).seal()).offset == 10
 
@@ -236,6 +263,8 @@ ROLES: dict[str, Role] = {
     "creating a log": create,
     "cursor holder": hold_cursors,
     "pin holder": hold_pins,
+    "a task of a Spark sink": stage_rows,
+    "the driver of a Spark sink": link_rows,
     "seal`, `migrate": seal,
     "collect": collect,
     "collect --dry-run": preview,

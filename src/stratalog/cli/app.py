@@ -22,6 +22,7 @@ from stratalog.cli.program import Program
 from stratalog.cli.read import follow, read
 from stratalog.cli.scrub import scrub
 from stratalog.cli.seal import migrate, seal
+from stratalog.cli.sinks import sinks
 from stratalog.cli.soak import soak
 from stratalog.cli.sweep import sweep
 from stratalog.cli.verify import verify
@@ -84,4 +85,5 @@ for command in (
     app.command()(command)
 app.add_typer(cursors)
 app.add_typer(pins)
+app.add_typer(sinks)
 app.add_typer(herds)

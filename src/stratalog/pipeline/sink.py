@@ -1,0 +1,339 @@
+"""The sink: rows of a DataFrame become records of one log, all of them or none, and once.
+
+Tasks stage what they get (``objectlog.staging``), each under a stage of its own, and tell the
+driver what they have stored. The driver links all of it with one manifest (``objectlog.sinking``),
+in the order of the partitions, which carries the query and the number of the batch. A batch that
+is repeated after a crash, or after an answer that was lost, is recognised by that.
+
+A stream takes both from Spark: the id of a query lies in its checkpoint, and comes to the tasks
+with them. A batch has them if it was given them (``queryId``, ``batchId``); otherwise it is written
+as often as it is called. Spark makes a new object for each batch and another for its commit, so
+nothing is kept here: what the driver must know travels in the messages of the tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from stratalog.errors import Invalid, StratalogError
+from stratalog.herd import Herd
+from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue
+from stratalog.herd.mark import Mark
+from stratalog.herd.names import log_store
+from stratalog.objectlog.creation import create_log
+from stratalog.objectlog.manifest import load_manifest
+from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.sinking import Linked, is_linked, link_staged, release_stages
+from stratalog.objectlog.staging import Batch, StagedFragment, Staging
+from stratalog.pipeline.places import below
+from stratalog.pipeline.sink_options import SinkOptions, parse_sink
+from stratalog.pipeline.spark_errors import whole_errors
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import open_store
+from stratalog.store.patient import PatientStore
+from stratalog.sync.loop_thread import loop_thread
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+UPLOADS_MAX = 3
+RECORD_BYTES_MAX = WriterOptions.record_bytes_max
+GIVEN_ANEW = ("offset", "timestamp")
+"""Columns that a log shows and gives by itself: they may come along, and are not stored."""
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+BATCH_PROPERTY = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the rows go, as every process of the job sees it."""
+
+    url: str
+    options: SinkOptions
+    job: str
+    """What the stages of this job are known by: its query, or an id of its own."""
+
+    log_id: str | None = None
+    """In a herd: the id of the log."""
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task has stored."""
+
+    fragments: tuple[StagedFragment, ...] = ()
+    query: str | None = None
+
+
+def batch_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    """The writer of ``df.write``. Called by Spark on the driver."""
+    with whole_errors():
+        parsed = parse_sink(options, streaming=False)
+        _check_rows(schema, overwrite)
+        return BatchSink(_found(parsed, parsed.query or DEFAULT_RUNTIME.new_id()))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer of ``df.writeStream``. Called by Spark on the driver, for each batch."""
+    with whole_errors():
+        parsed = parse_sink(options, streaming=True)
+        _check_rows(schema, overwrite)
+        return StreamSink(_found(parsed, parsed.query or ""))
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        with whole_errors():
+            return _stage(self._target, iterator, self._target.options.batch)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        options = self._target.options
+        batch = None
+        if options.query is not None and options.batch is not None:
+            batch = Batch(options.query, options.batch)
+        with whole_errors():
+            _link(self._target, messages, batch)
+            self._release()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        with whole_errors():
+            self._release()
+
+    def _release(self) -> None:
+        """Of a write without a number: nobody else knows that it is over."""
+        if self._target.options.query is None:
+            _run(lambda: release_stages(self._target.url, self._target.job))
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes one micro-batch of a stream."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        with whole_errors():
+            task = TaskContext.get()
+            query = self._target.job or _property(task, QUERY_PROPERTY)
+            number = _property(task, BATCH_PROPERTY)
+            if query is None or number is None:
+                raise Invalid(
+                    "this is not a micro-batch of a stream: it has no query and no number",
+                    hint="Use df.write with the options queryId and batchId.",
+                )
+            return _stage(replace(self._target, job=query), iterator, int(number))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        with whole_errors():
+            queries = {each.query for each in _told(messages) if each.query is not None}
+            if queries:
+                _link(self._target, messages, Batch(min(queries), batchId))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing to do: the stages are over when the batch is repeated and linked."""
+
+
+# In a task
+
+
+def _stage(target: Target, batches: Iterator[pa.RecordBatch], number: int | None) -> Staged:
+    """Store the rows of one partition, in their order."""
+    staging: Staging | None = None
+    under_way: deque[Future[StagedFragment]] = deque()
+    fragments: list[StagedFragment] = []
+    try:
+        for bodies in _bodies(batches, target.options.fragment_bytes):
+            if staging is None:
+                staging = _run(lambda: _open(target, number))
+                if _is_there(staging, target.job, number):
+                    break
+            if len(under_way) >= UPLOADS_MAX:
+                fragments.append(under_way.popleft().result())
+            under_way.append(_begin(staging, bodies))
+        fragments += [each.result() for each in under_way]
+    except BaseException:
+        if staging is not None:
+            _give_up(staging)
+        raise
+    return Staged(tuple(fragments), target.job)
+
+
+async def _open(target: Target, number: int | None) -> Staging:
+    return await Staging.open(
+        target.url,
+        query=target.job,
+        batch=number,
+        note="a task of Spark",
+        compression=target.options.compression,
+    )
+
+
+def _is_there(staging: Staging, query: str, number: int | None) -> bool:
+    """Whether the batch was linked by an earlier attempt, so that nothing need be stored."""
+    return number is not None and is_linked(staging.stage.manifest, Batch(query, number))
+
+
+def _begin(staging: Staging, bodies: pa.Array) -> Future[StagedFragment]:
+    return loop_thread().relay(lambda: staging.upload(bodies))
+
+
+def _give_up(staging: Staging) -> None:
+    try:
+        _run(staging.abandon)
+    except StratalogError as error:
+        log.info("a stage was not released: %s", error)
+
+
+def _bodies(batches: Iterator[pa.RecordBatch], fragment_bytes: int) -> Iterator[pa.Array]:
+    """The column of bodies in pieces that make a fragment each."""
+    gathered: list[pa.Array] = []
+    size = 0
+    for batch in batches:
+        for piece in _pieces(_checked(batch.column("body")), fragment_bytes):
+            gathered.append(piece)
+            size += piece.nbytes
+            if size >= fragment_bytes:
+                yield pa.concat_arrays(gathered)
+                gathered, size = [], 0
+    if gathered:
+        yield pa.concat_arrays(gathered)
+
+
+def _pieces(column: pa.Array, fragment_bytes: int) -> Iterator[pa.Array]:
+    """A column that is larger than a fragment, evenly divided."""
+    count = min(len(column), max(1, -(-column.nbytes // fragment_bytes)))
+    bounds = [len(column) * number // count for number in range(count + 1)] if count else [0]
+    for low, high in pairwise(bounds):
+        yield column.slice(low, high - low)
+
+
+def _checked(column: pa.Array) -> pa.Array:
+    """Bodies as binary. ``Invalid`` for what cannot be a record."""
+    if not pa.types.is_binary(column.type):
+        column = column.cast(pa.binary())
+    if column.null_count:
+        raise Invalid(
+            "a body is missing (null)",
+            hint="Leave such rows out (where body is not null); an empty body is X''.",
+        )
+    largest = pc.max(pc.binary_length(column)).as_py() or 0
+    if largest > RECORD_BYTES_MAX:
+        raise Invalid(
+            f"a record of {largest} bytes is larger than {RECORD_BYTES_MAX}",
+            hint="Store large values elsewhere, and their place here.",
+            expected=RECORD_BYTES_MAX,
+            actual=largest,
+        )
+    return column
+
+
+def _property(task: TaskContext | None, name: str) -> str | None:
+    return None if task is None else task.getLocalProperty(name)
+
+
+# On the driver
+
+
+def _found(options: SinkOptions, job: str) -> Target:
+    """The log that was meant. It is there, or is created if that was asked for."""
+    target = _run(lambda: _locate(options, job))
+    log.debug("rows go to %s", target.url)
+    return target
+
+
+async def _locate(options: SinkOptions, job: str) -> Target:
+    root = open_store(options.url)
+    if options.log is None:
+        if options.create:
+            await create_log(root, exist_ok=True)
+        await load_manifest(PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S))
+        return Target(options.url, options, job)
+    if options.create:
+        async with Herd.open(root) as herd:
+            log_id = await (await herd.create(options.log, exist_ok=True)).id()
+    else:
+        patient = PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S)
+        log_id = (await Catalogue(patient, DEFAULT_RUNTIME).find(options.log)).id
+    return Target(below(options.url, f"logs/{log_id}"), options, job, log_id)
+
+
+def _link(
+    target: Target, messages: Sequence[WriterCommitMessage | None], batch: Batch | None
+) -> None:
+    fragments = [fragment for each in _told(messages) for fragment in each.fragments]
+    linked = _run(lambda: _linked(target, fragments, batch))
+    log.info("%d fragments for %s: %s", len(fragments), target.url, linked)
+
+
+async def _linked(
+    target: Target, fragments: Sequence[StagedFragment], batch: Batch | None
+) -> Linked:
+    log_id = target.log_id
+    if log_id is None:
+        return await link_staged(target.url, fragments, batch=batch)
+    async with Herd.open(target.options.url, server=target.options.server) as herd:
+
+        async def mark(end: int, sweep_epoch: int) -> None:
+            now_us = DEFAULT_RUNTIME.now_us()
+            made = Mark(log_id=log_id, end=end, sweep_epoch=sweep_epoch, first_us=now_us)
+            await herd.mark([made])
+
+        store = log_store(herd.root, log_id)
+        return await link_staged(store, fragments, batch=batch, beside=mark)
+
+
+def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [each for each in messages if isinstance(each, Staged)]
+
+
+def _check_rows(schema: StructType, overwrite: bool) -> None:
+    """Refuse what a log cannot take, before any task runs."""
+    if overwrite:
+        raise Invalid(
+            "a log is never overwritten",
+            hint='Append: .mode("append") of a write, .outputMode("append") of a stream.',
+        )
+    types = {field.name: field.dataType for field in schema.fields}
+    body = types.get("body")
+    if not isinstance(body, BinaryType | StringType):
+        raise Invalid(
+            f"rows need a column body of binary or string; they have {', '.join(types) or 'none'}",
+            hint='For example: df.select(to_json(struct("*")).alias("body")).',
+        )
+    others = [name for name in types if name not in ("body", *GIVEN_ANEW)]
+    if others:
+        raise Invalid(
+            f"a record is its body; there is no place for {', '.join(others)}",
+            hint='Put all into the body: df.select(to_json(struct("*")).alias("body")).',
+        )
+
+
+def _run(start: Callable[[], Awaitable[T]]) -> T:
+    return loop_thread().run(start)

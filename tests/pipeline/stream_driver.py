@@ -1,0 +1,38 @@
+"""A driver that copies one log into another by a stream, until it is killed or told to end.
+
+    python stream_driver.py SOURCE TARGET CHECKPOINT [--once]
+
+Says ``streaming`` when the query has started. Run by tests, which kill it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from stratalog.pipeline.session import open_session
+from stratalog.pipeline.source import register
+
+RECORDS_PER_BATCH = "40"
+
+
+def main(source: str, target: str, checkpoint: str, once: bool) -> None:
+    spark = open_session(master="local[2]", name="stream-driver")
+    register(spark)
+    rows = (
+        spark.readStream.format("stratalog")
+        .option("maxRecordsPerTrigger", RECORDS_PER_BATCH)
+        .option("cursor", "copy")
+        .load(source)
+        .select("body")
+        .repartition(2)
+    )
+    writing = rows.writeStream.format("stratalog").option("checkpointLocation", checkpoint)
+    if once:
+        writing = writing.trigger(availableNow=True)
+    query = writing.start(target)
+    print("streaming", flush=True)
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], once="--once" in sys.argv)
