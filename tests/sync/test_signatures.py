@@ -159,7 +159,7 @@ list[stratalog.sync.Pin]
 tuple[list[stratalog.sync.Pin], list[stratalog.sync.Pin]]
 stratalog.objectlog.verification.VerifyReport
 def (url: str | os.PathLike[str] | stratalog.store.protocol.Store, *, exist_ok: bool =, \
-first_offset: int =, writer: str =, runtime: stratalog.runtime.Runtime =)
+first_offset: int =, writer: str =, name: str | None =, runtime: stratalog.runtime.Runtime =)
 stratalog.objectlog.collector.Collected
 tuple[stratalog.objectlog.garbage.Garbage | None, stratalog.objectlog.garbage.PlanState]
 """

@@ -306,3 +306,20 @@ def test_there_is_one_loop_thread(url: str) -> None:
     with sync.LogWriter.open(url, create=True), sync.LogReader.open(url):
         names = [thread.name for thread in threading.enumerate()]
         assert names.count("stratalog-sync") == 1
+
+
+def test_herds_are_twins_too(store_url: str) -> None:
+    with sync.Herd.open(store_url, server="a") as herd:
+        log = herd.create("orders")
+        assert log.append(b"one").offset == 1
+        assert herd.log("orders").append_many([b"two", b"three"]).limit == 4
+        assert (log.name, herd.server, herd.open_writers) == ("orders", "a", 1)
+        assert list(herd.names()) == ["orders"]
+        with log.reader() as reader:
+            assert [record.body for record in reader.records()] == [b"one", b"two", b"three"]
+        log.cursors().create("compaction", 4)
+        found = sync.roll_up(herd)
+        assert (found.marks, found.clean) == (2, 1)
+        herd.drop("orders")
+        with pytest.raises(errors.NotFound):
+            herd.log("orders").id()

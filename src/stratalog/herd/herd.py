@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 from stratalog.errors import (
     Closed,
@@ -123,7 +123,7 @@ class Herd:
             known = self._logs[name] = HerdLog(self, name)
         return known
 
-    async def names(self) -> AsyncIterator[str]:
+    async def names(self) -> AsyncGenerator[str, None]:
         """The names of all logs, in order. Reads the catalogue, and each entry."""
         self._check_open()
         async for name in self._catalogue.names():

@@ -19,11 +19,16 @@ opened by URL or path can also be pickled: they are opened again where they are 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from stratalog import herd as aio_herd
 from stratalog import objectlog as aio
 from stratalog.errors import Invalid
-from stratalog.objectlog import Collected, CollectorOptions
+from stratalog.herd import RolledUp, RollUpOptions
+from stratalog.herd.herd import DEFAULT_READER
+from stratalog.herd.rollup import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
+from stratalog.objectlog import Collected, CollectorOptions, ReaderOptions
 from stratalog.objectlog.collector import DEFAULT_OPTIONS
 from stratalog.objectlog.destroy import destroy as aio_destroy
 from stratalog.objectlog.pickling import sendable
@@ -224,6 +229,61 @@ class Collector(Twin[aio.Collector]):
     collect = blocking(aio.Collector.collect)
 
 
+class HerdLog(Twin[aio_herd.HerdLog]):
+    """One log of a herd, opened when it is used."""
+
+    id = blocking(aio_herd.HerdLog.id)
+    store = blocking(aio_herd.HerdLog.store)
+    append = blocking(aio_herd.HerdLog.append)
+    append_many = blocking(aio_herd.HerdLog.append_many)
+    cursors = blocking_as(CursorStore._around, aio_herd.HerdLog.cursors)
+    close = blocking(aio_herd.HerdLog.close)
+    close_if_idle = blocking(aio_herd.HerdLog.close_if_idle)
+
+    name = passing(aio_herd.HerdLog.name)
+    is_open = passing(aio_herd.HerdLog.is_open)
+    is_idle = passing(aio_herd.HerdLog.is_idle)
+
+    def reader(self, *, options: ReaderOptions = DEFAULT_READER) -> LogReader:
+        """A reader of it, as that of ``LogReader.open``."""
+        return LogReader.open(self.store(), options=options)
+
+
+class Herd(OpenedTwin[aio_herd.Herd]):
+    """The logs under one root. Made by ``Herd.open``."""
+
+    open = opening(aio_herd.Herd.open)
+
+    create = blocking_as(HerdLog._around, aio_herd.Herd.create)
+    names = iterating(aio_herd.Herd.names, at_once=RECORDS_AT_ONCE)
+    store_of = calling(aio_herd.Herd.store_of)
+    drop = blocking(aio_herd.Herd.drop)
+    mark = blocking(aio_herd.Herd.mark)
+    close = blocking(aio_herd.Herd.close)
+
+    root = passing(aio_herd.Herd.root)
+    server = passing(aio_herd.Herd.server)
+    runtime = passing(aio_herd.Herd.runtime)
+    open_writers = passing(aio_herd.Herd.open_writers)
+
+    def log(self, name: str) -> HerdLog:
+        """A log by name. Nothing is read before it is used; ``NotFound`` comes then."""
+        return HerdLog._around(self._aio.log(name))
+
+
+def roll_up(
+    herd: Herd,
+    *,
+    workers: Collection[str] | None = None,
+    options: RollUpOptions = DEFAULT_ROLL_UP,
+) -> RolledUp:
+    """Find the logs that have work to do. ``herd`` was opened with this worker's name as server.
+
+    With ``workers`` the dirty logs are divided among them; by default this one reads all.
+    """
+    return herd._thread.run(lambda: aio_herd.roll_up(herd._aio, workers=workers, options=options))
+
+
 def collect(
     url: StoreLike,
     *,
@@ -264,6 +324,8 @@ __all__ = [
     "Collector",
     "Cursor",
     "CursorStore",
+    "Herd",
+    "HerdLog",
     "LogReader",
     "LogWriter",
     "Pin",
@@ -276,6 +338,7 @@ __all__ = [
     "destroy",
     "fork",
     "repair",
+    "roll_up",
     "scrub",
     "sweep",
     "verify",
