@@ -16,6 +16,7 @@ from bench.charts import draw
 from bench.collection.questions import COLLECTION
 from bench.forks.questions import FORKS
 from bench.object_log.questions import OBJECT_LOG
+from bench.pipeline.questions import PIPELINE
 from bench.places import Place, directory_place, seaweed_place
 from bench.report import one_line, show, wide_console
 from bench.results import Measurement, Run
@@ -63,6 +64,16 @@ def forks(
 ) -> None:
     """Forks and pins: what a fork takes to make and to read, and what pins take from a writer."""
     _run(FORKS, quick, only, output)
+
+
+@app.command("pipeline")
+def pipeline(
+    quick: Quick = False,
+    only: Annotated[list[str] | None, typer.Option(help=PIPELINE.help_of_only())] = None,
+    output: Output = None,
+) -> None:
+    """The pipeline on Spark: reading, writing, merging and hashing."""
+    _run(PIPELINE, quick, only, output)
 
 
 def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | None) -> None:

@@ -84,12 +84,12 @@ async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -
         assert report.records == records, "all of it was examined"
         return megabytes / took_s
 
-    with _hashing(processes, fragments, record_bytes) as pool:
+    with hashing(processes, fragments, record_bytes) as pool:
 
         async def hashed() -> float:
             loop = asyncio.get_running_loop()
             started_s = time.perf_counter()
-            await asyncio.gather(*(loop.run_in_executor(pool, _hash) for _ in range(rounds)))
+            await asyncio.gather(*(loop.run_in_executor(pool, hash_items) for _ in range(rounds)))
             return megabytes / (time.perf_counter() - started_s)
 
         await session.compare(
@@ -107,7 +107,7 @@ async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -
 
 
 @contextmanager
-def _hashing(processes: int, fragments: int, record_bytes: int) -> Iterator[ProcessPoolExecutor]:
+def hashing(processes: int, fragments: int, record_bytes: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that hold the records."""
     context = multiprocessing.get_context("spawn")
     arguments = (fragments, record_bytes)
@@ -122,6 +122,6 @@ def _hold_items(fragments: int, record_bytes: int) -> None:
     _items.extend(_header.pack(7, 7) + body for batch in batches for body in batch)
 
 
-def _hash() -> None:
+def hash_items() -> None:
     for item in _items:
         sha3_256(item).digest()
