@@ -1,284 +1,257 @@
-"""`./dev demo`: a million small records from many concurrent appenders, and what that cost.
+"""`./dev demo`: a herd of 200 logs, written by two servers and kept by Spark.
 
-Writes to a temporary directory, reads everything back verified, draws the tree that has grown
-meanwhile, and shows requests, bytes and time. Then it looks after the log: a cursor lets half of it
-go, the space comes back, and the rest is examined. It branches the log without copying it. In the
-end comes the proof: a log whose writers are killed while it is collected, swept, pinned and forked,
-and every record of it accounted for. The directory is removed at the end.
+Orders of 200 shops come at very different rates, each shop with a log of its own. The pipeline
+finds the logs that changed, brings the latest order of each customer up to date, gives the space
+back, hashes what is left and proves the herd; logs with little news wait. More orders come, and a
+question in SQL joins what waits with what is merged. A second run takes only what is new. In the
+end every customer's latest order, merged or not, is compared with what was written. The herd is
+removed at the end; the report stays.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
 
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Table
 
 import stratalog as sl
 from stratalog.cli import output
-from stratalog.cli.soak import tell, watching
-from stratalog.cli.tree import load_tree, picture
-from stratalog.cli.verify import tell as tell_verified
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sweep import sweep
-from stratalog.soak import SoakOptions, soak
-from stratalog.store import DirectoryStore
-from stratalog.store.metered import MeteredStore, StoreStats
+from stratalog.cli.pipeline_display import stages_shown, tell_run
+from stratalog.pipeline.output_reading import read_output
+from stratalog.pipeline.reading import pinned_herd
+from stratalog.pipeline.report import html_of
+from stratalog.pipeline.run import RunOptions, run_pipeline
+from stratalog.pipeline.run_report import RunReport
+from stratalog.pipeline.session import session
 
-RECORDS = 1_000_000
-APPENDERS = 1_000
-BURST = 20
-BODY_BYTES = 100
-PROOF_S = 10.0
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHOPS = 200
+ORDERS = 300_000
+MORE = 0.1
+"""How many orders come after the first run, as a share of those before it."""
+
+SERVERS = 2
+AT_ONCE = 16
+BURST = 500
+CUSTOMERS_PER_SHOP = 300
+REPORT = Path(__file__).parents[1] / "build" / "demo-report.html"
+BIG = 1_000
+"""A log with so many new orders is merged at once. Others wait until an hour has passed."""
+
+KEY = "get_json_object(cast(body as string), '$.customer')"
+QUESTION = """
+    SELECT new.log AS shop,
+           count(*) AS orders,
+           sum(new.amount) / 100 AS revenue,
+           count(DISTINCT new.customer) AS customers,
+           count(DISTINCT known.key) AS came_back
+    FROM new LEFT JOIN known ON known.log = new.log AND known.key = new.customer
+    GROUP BY new.log ORDER BY revenue DESC LIMIT 5
+"""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """How long one part of the demo took, and what the store was asked for meanwhile."""
+@dataclass
+class Shops:
+    """What was sold so far: the model that the herd is compared with in the end."""
 
-    name: str
-    seconds: float
-    stats: StoreStats
+    random: Random
+    orders: Counter[str] = field(default_factory=Counter)
+    latest: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The number of the latest order of each customer, by shop."""
+
+    def rates(self, shops: int, orders: int) -> dict[str, int]:
+        """How many orders each shop gets: the second half as many as the first, and so on."""
+        weights = [1 / (rank + 1) for rank in range(shops)]
+        scale = orders / sum(weights)
+        return {
+            f"shop-{rank:03}": max(1, round(weight * scale)) for rank, weight in enumerate(weights)
+        }
+
+    def sell(self, shop: str, count: int) -> list[bytes]:
+        """So many orders more, as records."""
+        return [self._order(shop) for _ in range(count)]
+
+    def _order(self, shop: str) -> bytes:
+        self.orders[shop] += 1
+        number, customer = self.orders[shop], f"c{self.random.randrange(CUSTOMERS_PER_SHOP):03}"
+        self.latest[shop, customer] = number
+        amount = self.random.randrange(100, 100_000)
+        return b'{"order": %d, "customer": "%s", "amount": %d}' % (
+            number,
+            customer.encode(),
+            amount,
+        )
 
 
-@dataclass(frozen=True)
-class Care:
-    """What one of the jobs that look after a log has deleted or examined."""
-
-    phase: Phase
-    verb: str
-    records: int
-    objects: int
-    size: int
-
-
-def body_of(number: int) -> bytes:
-    """A hundred bytes that look like a small event."""
-    event = f'{{"order": {number}, "customer": {number * 7919 % 99_991}, "note": "'
-    return (event.ljust(BODY_BYTES - 2, ".") + '"}').encode()
+def progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(SpinnerColumn(), *columns, TimeElapsedColumn(), console=output.console())
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; one line in the end elsewhere."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=output.console()) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+def waiting(what: str) -> Iterator[None]:
+    """For work that does not tell how far it is."""
+    with output.console().status(what):
+        yield
 
 
-async def write(store: DirectoryStore, records: int) -> Phase:
-    """Every appender sends a few records, and waits for their answers before it sends more."""
-    metered = MeteredStore(store)
-    numbers = iter(range(records))
-    acknowledged = 0
-    seconds = stopwatch()
-    with progress(f"writing from {APPENDERS:,} appenders", records) as show:
-        async with sl.LogWriter.open(metered, writer="demo", create=True) as log:
+async def write(root: str, shops: Shops, rates: dict[str, int]) -> None:
+    """Two servers append, each to all logs, some of them at the same time."""
+    bursts = [
+        (shop, min(BURST, count - done))
+        for shop, count in rates.items()
+        for done in range(0, count, BURST)
+    ]
+    shops.random.shuffle(bursts)
+    turn = {shop: asyncio.Lock() for shop in rates}
+    work = iter(bursts)
+    with progress() as bar:
+        task = bar.add_task("writing orders", total=sum(rates.values()))
 
-            async def appender() -> None:
-                nonlocal acknowledged
-                while burst := list(islice(numbers, BURST)):
-                    answers = [log.submit(body_of(number)) for number in burst]
-                    for answer in answers:
-                        await answer
-                    acknowledged += len(burst)
-                    show(acknowledged)
+        async def serve(herd: sl.Herd) -> None:
+            for shop, count in work:
+                async with turn[shop]:
+                    await herd.log(shop).append_many(shops.sell(shop, count))
+                bar.advance(task, count)
 
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(APPENDERS, records)):
-                    group.create_task(appender())
-    return Phase("write", seconds(), metered.stats())
+        async def server(number: int) -> None:
+            async with (
+                sl.Herd.open(root, server=f"api-{number}") as herd,
+                asyncio.TaskGroup() as on,
+            ):
+                for _ in range(AT_ONCE // SERVERS):
+                    on.create_task(serve(herd))
 
-
-async def read_back(store: DirectoryStore, records: int) -> Phase:
-    """Every record is hashed against the log's setsum, and the bodies are those that were sent."""
-    metered = MeteredStore(store)
-    seconds = stopwatch()
-    seen = bytearray(records)
-    done = 0
-    with progress("reading back, verified", records) as show:
-        async with sl.LogReader.open(metered) as log, aclosing(log.batches()) as batches:
-            async for batch in batches:
-                for body in batch.column(2).to_pylist():
-                    seen[int(body[10 : body.index(b",")])] += 1
-                done += batch.num_rows
-                show(done)
-    if seen.count(1) != records or done != records:
-        raise sl.errors.Corrupt(f"{records - seen.count(1)} records are missing or doubled")
-    return Phase("read", seconds(), metered.stats())
+        async with sl.Herd.open(root) as herd:
+            for shop in rates:
+                await herd.create(shop, exist_ok=True)
+        await asyncio.gather(*map(server, range(SERVERS)))
 
 
-async def look_after(store: DirectoryStore, records: int) -> list[Care]:
-    """Let go of half of the log, give back the space, and examine what is left."""
-    cursor = await sl.CursorStore(store).create("demo", 1)
-    await cursor.move(1 + records // 2)
-
-    metered, seconds = MeteredStore(store), stopwatch()
-    at_once = sl.CollectorOptions(interval_s=0.0)
-    went = await sl.collect(metered, options=at_once)
-    gone = went.removed.fragments + went.removed.snapshots
-    phase = Phase("collect", seconds(), metered.stats())
-    cares = [Care(phase, "deleted", went.records, gone, went.fragment_bytes)]
-
-    metered, seconds = MeteredStore(store), stopwatch()
-    swept = await sweep(metered)
-    phase = Phase("sweep", seconds(), metered.stats())
-    cares.append(Care(phase, "deleted", 0, swept.deleted.objects, swept.deleted.bytes))
-
-    metered, seconds = MeteredStore(store), stopwatch()
-    with progress("examining what is left", records - went.records) as show:
-        report = await scrub(metered, on_progress=lambda so_far: show(so_far.records))
-    if not report.clean:
-        raise sl.errors.Corrupt(f"{len(report.damages)} objects are damaged")
-    phase = Phase("scrub", seconds(), metered.stats())
-    examined = report.fragments + report.snapshots
-    cares.append(Care(phase, "examined", report.records, examined, report.num_bytes))
-    return cares
+def keep(spark: SparkSession, root: str) -> RunReport:
+    """The whole pipeline, once, with a display."""
+    with stages_shown(shown=True) as show:
+        report = run_pipeline(
+            spark,
+            root,
+            server="worker",
+            merge=KEY,
+            options=RunOptions(age_s=3600.0, records=BIG, interval_s=0.0),
+            on_event=show,
+        )
+    tell_run(report)
+    if report.error is not None:
+        raise report.error
+    return report
 
 
-async def branch(store: DirectoryStore, target: DirectoryStore) -> None:
-    """A fork that shares what its source has, takes a record of its own, and is verified."""
-    source, fork, seconds = MeteredStore(store), MeteredStore(target), stopwatch()
-    forked = await sl.fork(source, fork)
-    requests = source.stats().requests + fork.stats().requests
-    written = source.stats().bytes_written + fork.stats().bytes_written
-    async with sl.LogWriter.open(target, writer="experiment") as log:
-        await log.append(b"only in the fork")
-    shared = forked.at - forked.first_offset
+def ask(spark: SparkSession, root: str) -> Table:
+    """Of what is not merged yet: which shops sold most, and how many customers were known?"""
+    with pinned_herd(spark, root) as records:
+        records.selectExpr(
+            "log",
+            f"{KEY} AS customer",
+            "cast(get_json_object(cast(body as string), '$.amount') AS bigint) AS amount",
+        ).createOrReplaceTempView("new")
+        read_output(spark, root, "latest").createOrReplaceTempView("known")
+        rows = spark.sql(QUESTION).collect()
+    table = Table(title="Not merged yet: the shops that sold most", title_justify="left")
+    for title in ("shop", "orders", "revenue", "customers", "of them known before"):
+        table.add_column(title, justify="left" if title == "shop" else "right")
+    for row in rows:
+        table.add_row(
+            row.shop,
+            f"{row.orders:,}",
+            f"{row.revenue:,.2f}",
+            f"{row.customers:,}",
+            f"{row.came_back:,}",
+        )
+    return table
+
+
+def prove(spark: SparkSession, root: str, shops: Shops, report: RunReport) -> None:
+    """Every customer's latest order is the one that was written, and nothing is damaged."""
+    from pyspark.sql import functions as sf
+
+    with pinned_herd(spark, root, verify=True) as waiting_records:
+        merged = read_output(spark, root, "latest").select("log", "key", "offset", "body")
+        rows = (
+            waiting_records.selectExpr("log", f"{KEY} AS key", "offset", "body")
+            .unionByName(merged)
+            .groupBy("log", "key")
+            .agg(sf.max_by("body", "offset").alias("body"))
+            .collect()
+        )
+    found = {(row.log, row.key): json.loads(bytes(row.body))["order"] for row in rows}
+    if found != shops.latest:
+        wrong = sum(found.get(each) != order for each, order in shops.latest.items())
+        raise sl.errors.Corrupt(f"{wrong} customers have another latest order than was written")
+    if not report.ok:
+        raise sl.errors.Corrupt("the herd is not as it should be", hint=f"See {REPORT}.")
     output.say(
-        f"\nA fork of it shares {shared:,} records and copies none: {requests} requests, "
-        f"{output.size(written)} written, {seconds():.2f} s."
+        f"\nProved: {sum(shops.orders.values()):,} orders in {len(shops.orders)} logs. The latest "
+        f"order of each of {len(found):,} customers is the one that was written,\nand every record "
+        "that is left hashes to the sum in its manifest."
     )
-    report = await sl.verify(target)
-    tell_verified(report)
-    if not report.proven:
-        raise sl.errors.Corrupt("the fork is not what it promises to be")
 
 
-async def prove(store: DirectoryStore, seconds: float) -> None:
-    """Writers that die in the middle of their work, and every record of theirs found once."""
-    options = SoakOptions(rate=2_000.0, duration_s=seconds, life_s=2.0, chore_s=1.0)
-    output.say("\nThe proof: writers are killed at random, and nothing is lost or doubled.")
-    with watching(seconds, shown=True) as watch:
-        report = await soak(store, options=options, on_progress=watch)
-    tell(report, as_json=False)
-    if not report.proven:
-        raise sl.errors.Corrupt("the soak broke a promise")
-
-
-def stopwatch() -> Callable[[], float]:
-    """How many seconds have passed since this was called."""
-    clock = asyncio.get_running_loop().time
-    started_s = clock()
-    return lambda: clock() - started_s
-
-
-def came_back(cares: list[Care]) -> Table:
-    """What was deleted and examined, a column for each job."""
-    table = Table(title="Looking after it", title_justify="left")
-    table.add_column("")
-    for care in cares:
-        table.add_column(care.phase.name, justify="right")
-
-    def row(name: str, cell: Callable[[Care], str]) -> None:
-        table.add_row(name, *map(cell, cares))
-
-    row("", lambda care: care.verb)
-    row("records", lambda care: f"{care.records:,}")
-    row("objects", lambda care: f"{care.objects:,}")
-    row("bytes", lambda care: output.size(care.size))
-    table.add_section()
-    row("requests", lambda care: f"{care.phase.stats.requests:,}")
-    row("seconds", lambda care: f"{care.phase.seconds:.1f}")
-    return table
-
-
-def costs(phases: list[Phase], records: int) -> Table:
-    """Requests, bytes, time and rates, a column for each phase."""
-    table = Table(title="What it cost", title_justify="left")
-    table.add_column("")
-    for phase in phases:
-        table.add_column(phase.name, justify="right")
-
-    def row(name: str, cell: Callable[[Phase], str]) -> None:
-        table.add_row(name, *map(cell, phases))
-
-    row("records", lambda _: f"{records:,}")
-    row("seconds", lambda phase: f"{phase.seconds:.1f}")
-    row("records/s", lambda phase: f"{records / phase.seconds:,.0f}")
-    row("MB/s of bodies", lambda phase: f"{records * BODY_BYTES / phase.seconds / 1e6:.1f}")
-    table.add_section()
-    for name in phases[0].stats.operations:
-        if any(phase.stats.operations[name].count for phase in phases):
-            cells = [requests(phase.stats, name) for phase in phases]
-            table.add_row(f"{name} requests", *cells)
-    row("all requests", lambda phase: f"{phase.stats.requests:,}")
-    row("records/request", lambda phase: f"{records / phase.stats.requests:,.0f}")
-    table.add_section()
-    row("bytes written", lambda phase: output.size(phase.stats.bytes_written))
-    row("bytes read", lambda phase: output.size(phase.stats.bytes_read))
-    return table
-
-
-def requests(stats: StoreStats, name: str) -> str:
-    operation = stats.operations[name]
-    if not operation.count:
-        return "0"
-    return f"{operation.count:,} (p50 {operation.p50_s * 1000:.1f} ms)"
-
-
-async def demo(records: int, soak_s: float) -> None:
+def demo(shops_count: int, orders: int) -> None:
+    shops = Shops(Random(7))
     with tempfile.TemporaryDirectory(prefix="stratalog-demo-") as folder:
-        store = DirectoryStore(f"{folder}/orders")
-        output.say(f"A log of {records:,} records of {BODY_BYTES} bytes in {folder}\n")
-        phases = [await write(store, records), await read_back(store, records)]
-        output.say("")
-        output.draw(picture(*await load_tree(store)))
-        output.say("")
-        output.draw(costs(phases, records))
-        output.say("Every record came back once, with the hash it was written with.\n")
-        cares = await look_after(store, records)
-        output.draw(came_back(cares))
-        output.say("What the cursor let go of is gone, and the rest is whole.")
-        await branch(store, DirectoryStore(f"{folder}/experiment"))
-        await prove(DirectoryStore(f"{folder}/soak"), soak_s)
-    output.say("\nTry your own: ./dev python -m stratalog --help")
+        root = f"{folder}/herd"
+        rates = shops.rates(shops_count, orders)
+        output.say(
+            f"A herd of {len(rates)} logs in {folder}\nThe busiest gets {max(rates.values()):,} "
+            f"orders, the quietest {min(rates.values()):,}\n"
+        )
+        asyncio.run(write(root, shops, rates))
+        with ExitStack() as stack:
+            with waiting("starting Spark"):
+                spark = stack.enter_context(session(master="local[*]", name="stratalog-demo"))
+            keep(spark, root)
+            output.say("\nBusiness goes on")
+            more = {shop: max(1, round(count * MORE)) for shop, count in rates.items()}
+            asyncio.run(write(root, shops, more))
+            with waiting("asking"):
+                answer = ask(spark, root)
+            output.draw(answer)
+            report = keep(spark, root)
+            prove(spark, root, shops, report)
+        REPORT.parent.mkdir(exist_ok=True)
+        REPORT.write_text(html_of(report), encoding="utf-8")
+    output.say(f"\nThe report: {REPORT}\nTry your own: ./dev python -m stratalog pipeline --help")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__)
-    parser.add_argument("--records", type=int, default=RECORDS, help="how many (%(default)s)")
-    parser.add_argument(
-        "--proof", type=float, default=PROOF_S, help="how many seconds it lasts (%(default)s)"
-    )
+    parser.add_argument("--shops", type=int, default=SHOPS, help="how many logs (%(default)s)")
+    parser.add_argument("--orders", type=int, default=ORDERS, help="how many (%(default)s)")
     arguments = parser.parse_args()
-    if arguments.records < 1:
-        parser.error("--records is at least 1")
-    if arguments.proof <= 0:
-        parser.error("--proof is a number of seconds")
+    if arguments.shops < 1 or arguments.orders < 1:
+        parser.error("--shops and --orders are at least 1")
     try:
-        asyncio.run(demo(arguments.records, arguments.proof))
+        demo(arguments.shops, arguments.orders)
     except KeyboardInterrupt:
         sys.exit(130)
 

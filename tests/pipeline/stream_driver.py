@@ -35,4 +35,5 @@ def main(source: str, target: str, checkpoint: str, once: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], once="--once" in sys.argv)
+    source, target, checkpoint, *more = sys.argv[1:]
+    main(source, target, checkpoint, once="--once" in more)

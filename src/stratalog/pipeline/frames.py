@@ -13,6 +13,7 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ def frame_of(
     spark: SparkSession,
     items: Sequence[T],
     make: Callable[[T], Iterable[pa.RecordBatch]],
-    ddl: str,
+    schema: StructType | str,
 ) -> DataFrame:
     """The batches of all items, in their order, each item in a task of its own."""
     held = tuple(items)
@@ -35,5 +36,5 @@ def frame_of(
                 yield from make(held[number])
 
     if not held:
-        return spark.createDataFrame([], ddl)
-    return spark.range(0, len(held), 1, len(held)).mapInArrow(run, ddl)
+        return spark.createDataFrame([], schema)
+    return spark.range(0, len(held), 1, len(held)).mapInArrow(run, schema)

@@ -1,0 +1,8 @@
+"""Where PySpark finds the format ``stratalog`` by itself.
+
+Spark looks through all packages named ``pyspark_*`` for a ``DefaultSource``.
+"""
+
+from stratalog.pipeline.source import StratalogSource as DefaultSource
+
+__all__ = ["DefaultSource"]

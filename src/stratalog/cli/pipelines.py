@@ -1,0 +1,537 @@
+"""`pipeline`: the jobs that keep a herd, on Spark.
+
+Spark and all that it needs are loaded when a job starts, and the roll-up does without.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli import exits, output
+from stratalog.cli import herds as of_herds
+from stratalog.cli import pipeline_display as display
+from stratalog.cli.help import Group
+from stratalog.cli.herds import Root
+from stratalog.cli.parameters import AsJson, Verbose, duration_s, in_a_directory
+from stratalog.cli.parameters import _logging as logged
+from stratalog.errors import Corrupt, NotHappened
+from stratalog.store.redaction import redact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from stratalog.pipeline.herd_collect import HerdCollect
+    from stratalog.pipeline.materialized import Materialized, MaterializeProgress, Trouble
+    from stratalog.pipeline.run import OnEvent, RunEvent
+    from stratalog.pipeline.run_report import RunReport, Stage
+
+AGE_S = 600.0
+RECORDS = 10_000
+EVERY_STAGE: tuple[Stage, ...] = ("roll-up", "materialize", "collect", "scrub", "verify")
+THOROUGH_S = 86_400.0
+
+Server = Annotated[
+    str, typer.Option(metavar="NAME", help="The name of this worker among the servers.")
+]
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where Spark runs: local[4], spark://host:7077, yarn."),
+]
+Remote = Annotated[
+    str | None, typer.Option(metavar="URL", help="A server of Spark Connect: sc://host:15002.")
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting of Spark. May be repeated."),
+]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="NAME", help="Only this log. May be repeated."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="Keep the latest record of each key: an expression over body, offset, "
+        "timestamp and log.",
+    ),
+]
+Job = Annotated[str, typer.Option(metavar="NAME", help="The job: its outputs lie under its name.")]
+CursorName = Annotated[
+    str, typer.Option("--cursor", metavar="NAME", help="The cursor up to which logs are compacted.")
+]
+Interval = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, help="What slow readers get before deletions begin."),
+]
+Sweep = Annotated[bool, typer.Option("--sweep", help="Also delete the objects that nothing links.")]
+Keep = Annotated[int, typer.Option(metavar="N", min=1, help="How many audits are kept.")]
+Age = Annotated[
+    float | None,
+    typer.Option(
+        parser=duration_s, metavar="DURATION", help="Select what has been dirty for so long."
+    ),
+]
+Records = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Select what has so many records waiting.")
+]
+
+pipelines = typer.Typer(
+    cls=Group,
+    name="pipeline",
+    no_args_is_help=True,
+    help="The jobs that keep a herd, on Spark: merge, collect, scrub, verify.",
+)
+
+
+@pipelines.command("roll-up")
+def roll_up(
+    root: Root,
+    server: Server = "worker",
+    age: Age = None,
+    records: Records = RECORDS,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find the logs that have changed. Needs no Spark.
+
+    The same as `stratalog herd dirty`.
+
+    Example:
+      stratalog pipeline roll-up s3://bucket/shop --server nightly
+    """
+    of_herds.roll_up(
+        root, worker=server, age=age, records=records, as_json=as_json, verbose=verbose
+    )
+
+
+@pipelines.command("materialize")
+def materialize(
+    root: Root,
+    key: Key = None,
+    job: Job = "latest",
+    cursor: CursorName = "compaction",
+    logs: Logs = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Merge what the logs have added into their outputs, and move their cursors.
+
+    The output of a log has one row for each key: its latest record. Logs with
+    nothing new cost two reads. What was merged may be collected.
+
+    Examples:
+      stratalog pipeline materialize shop --key "get_json_object(string(body), '$.id')"
+      stratalog pipeline materialize shop --key "substr(body, 1, 8)" --log orders-eu
+    """
+    if key is None:
+        raise typer.BadParameter("--key says what the records are merged by")
+    from stratalog.pipeline.materialize import materialize as begin
+    from stratalog.pipeline.materialized import MaterializeOptions
+    from stratalog.pipeline.merging import latest_by_key
+
+    options, merge = MaterializeOptions(job=job, cursor=cursor), latest_by_key(key)
+    with _spark(root, logs, master, remote, conf, verbose) as spark:
+        with output.progress("materializing", None, unit="steps", shown=not as_json) as advance:
+
+            def note(progress: MaterializeProgress) -> None:
+                advance(progress.done)
+
+            done = begin(spark, root, merge, logs=logs, options=options, on_progress=note)
+    if as_json:
+        output.write_json(_plain(done))
+    else:
+        display.tell_materialized(done)
+    _exit_for_troubles(done.troubles)
+
+
+@pipelines.command("collect")
+def collect(
+    root: Root,
+    cursor: CursorName = "compaction",
+    job: Job = "latest",
+    interval: Interval = 5.0,
+    sweep: Sweep = False,
+    logs: Logs = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Give back the space of what is merged, in many logs at a time.
+
+    Each log is collected up to its lowest cursor, as `stratalog collect` does.
+    By default all logs whose compaction cursor lies beyond their beginning.
+
+    Examples:
+      stratalog pipeline collect s3://bucket/shop
+      stratalog pipeline collect shop --sweep --interval 0
+    """
+    from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
+
+    options = HerdCollectOptions(cursor=cursor, job=job, interval_s=interval, sweep=sweep)
+    with _spark(root, logs, master, remote, conf, verbose) as spark:
+        with _tasks("collecting", as_json) as note:
+            done = collect_herd(spark, root, logs=logs, options=options, on_progress=note)
+    if as_json:
+        output.write_json(_plain(done))
+    else:
+        display.tell_collected(done)
+    _exit_for_troubles(done.troubles)
+
+
+@pipelines.command("scrub")
+def scrub(
+    root: Root,
+    keep: Keep = 10,
+    logs: Logs = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Read and hash every record of every log, and leave an audit table.
+
+    Finds what `stratalog scrub` finds, in all logs at once. The hashes of all
+    records of a log must add up to what its manifest says. The exit code is 13
+    if something is damaged.
+
+    Examples:
+      stratalog pipeline scrub s3://bucket/shop --master spark://host:7077
+      stratalog pipeline scrub shop --json | jq '.logs[] | select(.damages != [])'
+    """
+    from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
+
+    options = HerdScrubOptions(keep_audits=keep)
+    with _spark(root, logs, master, remote, conf, verbose) as spark:
+        with _tasks("scrubbing", as_json) as note:
+            done = scrub_herd(spark, root, logs=logs, options=options, on_progress=note)
+    if as_json:
+        output.write_json(
+            {
+                "run": done.run,
+                "clean": done.clean,
+                "fragments": done.fragments,
+                "records": done.records,
+                "bytes": done.num_bytes,
+                "expected_sum": done.expected_sum,
+                "actual_sum": done.actual_sum,
+                "collected_sum": done.collected_sum,
+                "gone": done.gone,
+                "seconds": done.seconds,
+                "requests": asdict(done.usage),
+                "logs": [
+                    {
+                        **asdict(log),
+                        "damages": [each.to_dict() for each in log.damages],
+                        "remarks": [each.to_dict() for each in log.remarks],
+                    }
+                    for log in done.logs
+                ],
+            }
+        )
+    else:
+        display.tell_scrubbed(done)
+    _exit_for(is_damaged=bool(done.damages), is_partial=bool(done.troubles))
+
+
+@pipelines.command("verify")
+def verify(
+    root: Root,
+    cursor: CursorName = "compaction",
+    job: Job = "latest",
+    records: Annotated[
+        bool, typer.Option("--records", help="Also read and hash every record.")
+    ] = False,
+    logs: Logs = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show that manifests, cursors, outputs and marks fit together.
+
+    Reads a handful of objects a log, and all marks. Changes nothing. The exit
+    code is 13 if something does not fit.
+
+    Examples:
+      stratalog pipeline verify s3://bucket/shop
+      stratalog pipeline verify shop --json | jq .findings
+    """
+    from stratalog.pipeline.herd_verify import HerdVerifyOptions, verify_herd
+
+    options = HerdVerifyOptions(cursor=cursor, job=job, records=records)
+    with _spark(root, logs, master, remote, conf, verbose) as spark:
+        with _tasks("verifying", as_json) as note:
+            done = verify_herd(spark, root, logs=logs, options=options, on_progress=note)
+    if as_json:
+        output.write_json(
+            {
+                "ok": done.ok,
+                "logs": len(done.logs),
+                "records": done.records,
+                "bytes": done.num_bytes,
+                "waiting": done.waiting,
+                "marks": done.marks,
+                "gone": done.gone,
+                "seconds": done.seconds,
+                "requests": asdict(done.usage),
+                "findings": [
+                    {**asdict(each), "meaning": each.meaning, "remedy": each.remedy}
+                    for each in done.findings
+                ],
+            }
+        )
+    elif done.ok:
+        output.say(
+            f"{output.count(len(done.logs), 'log')} with {output.count(done.records, 'record')} "
+            f"({output.size(done.num_bytes)}) fit together; {done.waiting:,} with records that "
+            f"wait, {output.count(done.marks, 'mark')}"
+        )
+    else:
+        display.tell_findings(done.findings)
+        output.say(output.count(len(done.findings), "finding"))
+    _exit_for(is_damaged=not done.ok, is_partial=False)
+
+
+@pipelines.command("run")
+def run(
+    root: Root,
+    key: Key = None,
+    job: Job = "latest",
+    server: Server = "worker",
+    cursor: CursorName = "compaction",
+    stages: Annotated[
+        str, typer.Option(metavar="LIST", help="Which stages, with commas between them.")
+    ] = ",".join(EVERY_STAGE),
+    once: Annotated[bool, typer.Option("--once", help="One round. This is the default.")] = False,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration_s, metavar="DURATION", help="Round after round, so far apart."
+        ),
+    ] = None,
+    thorough: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration_s,
+            metavar="DURATION",
+            help="With --every: scrub and verify only so often.",
+            show_default="1d",
+        ),
+    ] = None,
+    age: Age = None,
+    records: Records = RECORDS,
+    interval: Interval = 5.0,
+    sweep: Sweep = False,
+    keep: Keep = 10,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            callback=in_a_directory,
+            help="Where the page with the charts goes. \\[here, named by the time]",
+        ),
+    ] = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Roll up, materialize, collect, scrub and verify, in this order.
+
+    A run that was killed is resumed by the next one. Once, all that waits is
+    merged; with --every, what has waited for --age or holds --records. In the
+    end there is a table, and a page with charts. The exit code is 13 if
+    something is damaged, 5 if some logs could not be done.
+
+    Examples:
+      stratalog pipeline run shop --key "get_json_object(string(body), '$.id')"
+      stratalog pipeline run shop --key "substr(body, 1, 8)" --every 60s
+      stratalog pipeline run shop --stages scrub,verify --report friday.html
+    """
+    if once and every is not None:
+        raise typer.BadParameter("--once and --every exclude each other")
+    chosen = _stages(stages)
+    if "materialize" in chosen and key is None:
+        raise typer.BadParameter(
+            "--key says what the records are merged by; or leave the stage out"
+        )
+    from stratalog.pipeline.run import RunOptions, run_forever, run_pipeline
+
+    options = RunOptions(
+        job=job,
+        cursor=cursor,
+        age_s=(0.0 if every is None else AGE_S) if age is None else age,
+        records=records,
+        interval_s=interval,
+        sweep=sweep,
+        keep_audits=keep,
+    )
+    with _spark(root, None, master, remote, conf, verbose) as spark:
+        with display.stages_shown(shown=not as_json) as show:
+            if every is not None:
+                run_forever(
+                    spark,
+                    root,
+                    server=server,
+                    merge=key,
+                    stages=chosen,
+                    options=options,
+                    every_s=every,
+                    thorough_every_s=THOROUGH_S if thorough is None else thorough,
+                    stop=_stopped_by_a_signal(),
+                    on_event=_Rounds(show, report, as_json),
+                )
+                return
+            done = run_pipeline(
+                spark,
+                root,
+                server=server,
+                merge=key,
+                stages=chosen,
+                options=options,
+                on_event=show,
+            )
+    _tell(done, report, as_json)
+    if done.error is not None:
+        raise done.error
+    _exit_for(is_damaged=done.is_damaged, is_partial=bool(done.troubles))
+
+
+# Running
+
+
+@contextmanager
+def _spark(
+    root: str,
+    logs: Sequence[str] | None,
+    master: str | None,
+    remote: str | None,
+    conf: Sequence[str] | None,
+    verbose: bool,
+) -> Iterator[SparkSession]:
+    """A session as the options say, for as long as the job takes.
+
+    That there is such a herd, with these logs, is looked at before: Spark takes its time to start.
+    """
+    settings = dict(map(_setting, conf or ()))
+    with logged(verbose):
+        from stratalog.pipeline.herd_logs import check_herd, find_logs, open_root, place_of
+        from stratalog.pipeline.session import session
+        from stratalog.sync.loop_thread import loop_thread
+
+        store = open_root(place_of(root))
+        loop_thread().run(lambda: find_logs(store, names=logs) if logs else check_herd(store))
+        with session(master=master, remote=remote, conf=settings) as spark:
+            yield spark
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise typer.BadParameter(f"--conf is KEY=VALUE, not {text!r}")
+    return key, value
+
+
+def _stages(text: str) -> list[Stage]:
+    known: dict[str, Stage] = {each: each for each in EVERY_STAGE}
+    named = [each.strip() for each in text.split(",") if each.strip()]
+    unknown = [each for each in named if each not in known]
+    if unknown or not named:
+        raise typer.BadParameter(
+            f"no stage is called {text!r}; there are {', '.join(EVERY_STAGE)}"
+            if not unknown
+            else f"no stage is called {unknown[0]!r}; there are {', '.join(EVERY_STAGE)}"
+        )
+    return [known[each] for each in named]
+
+
+@contextmanager
+def _tasks(what: str, as_json: bool) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many of Spark's tasks have ended."""
+    with output.progress(what, None, unit="tasks", shown=not as_json) as advance:
+        yield lambda done, _: advance(done)
+
+
+def _stopped_by_a_signal() -> threading.Event:
+    """Set when the process is asked to end: the round that is under way is finished."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    return stop
+
+
+class _Rounds:
+    """Shows the stages, and tells of each round when it has ended."""
+
+    def __init__(self, show: OnEvent, report: Path | None, as_json: bool) -> None:
+        self._show = show
+        self._report = report
+        self._as_json = as_json
+
+    def __call__(self, event: RunEvent) -> None:
+        self._show(event)
+        if event.round is None:
+            return
+        _tell(event.round, self._report, self._as_json)
+        failure = event.round.failure
+        if failure is not None:
+            again = f"The next round is in {event.wait_s:,.0f} s. {failure.hint}"
+            code = exits.DEFECT
+            output.show_error(failure.kind, failure.message, again, code, self._as_json)
+
+
+# Telling
+
+
+def _tell(done: RunReport, file: Path | None, as_json: bool) -> None:
+    """The result, and the page with the charts."""
+    from stratalog.pipeline.report import html_of
+
+    moment = output.moment(done.started_us)[:19].replace(":", "").replace("-", "")
+    path = file or Path(f"stratalog-run-{moment}Z.html")
+    path.write_text(html_of(done), encoding="utf-8")
+    if as_json:
+        output.write_json({**done.to_dict(), "report": str(path.resolve())})
+        return
+    display.tell_run(done)
+    output.say(f"report: {path.resolve()}")
+
+
+def _plain(done: Materialized | HerdCollect) -> dict[str, object]:
+    """A result as JSON, its errors as kinds and messages."""
+    facts = {each.name: getattr(done, each.name) for each in fields(done)}
+    facts["troubles"] = [
+        {"log": each.log, "kind": each.error.kind, "message": redact(str(each.error))}
+        for each in done.troubles
+    ]
+    return {**facts, "records": done.records}
+
+
+def _exit_for_troubles(troubles: Sequence[Trouble]) -> None:
+    is_damaged = any(isinstance(each.error, Corrupt) for each in troubles)
+    _exit_for(is_damaged=is_damaged, is_partial=bool(troubles))
+
+
+def _exit_for(*, is_damaged: bool, is_partial: bool) -> None:
+    """Tell the shell that something is damaged, or that some logs were not done."""
+    if is_damaged:
+        raise typer.Exit(exits.exit_code(Corrupt("")))
+    if is_partial:
+        raise typer.Exit(exits.exit_code(NotHappened("")))
