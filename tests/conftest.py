@@ -1,4 +1,7 @@
-"""Fixtures for every test: the S3 server of the run, and a fresh place on each kind of store."""
+"""Fixtures for every test: the S3 server of the run, a fresh place on each kind of store, Spark.
+
+There is one Spark session, and all tests that ask for it run in one process.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,17 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from jvm import SHORT_LIVED
 from s3_server import S3Server, begin_run, end_run, shared_server
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TESTS = Path(__file__).parent
 _OWNS_RUN = pytest.StashKey[bool]()
 
 
@@ -53,3 +62,33 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     url = request.getfixturevalue("s3_url")
     assert isinstance(url, str)
     return url
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``--dist loadgroup`` the tests of a group run in one process."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def worker_path() -> str:
+    """The PYTHONPATH with which Spark's workers find what tests hand to them."""
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(TESTS), str(TESTS.parent), *([inherited] if inherited else [])])
+
+
+@pytest.fixture(scope="session")
+def spark(s3_server: S3Server, worker_path: str) -> Iterator[SparkSession]:
+    """The session of this process. Its workers know the S3 server of the run.
+
+    Workers inherit the environment of the JVM, which starts now, so the server must be up before.
+    """
+    from stratalog.pipeline.session import session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", worker_path)
+        conf = {"spark.driver.extraJavaOptions": SHORT_LIVED}
+        with session(master="local[2]", conf=conf, name="stratalog-tests") as opened:
+            yield opened

@@ -87,7 +87,6 @@ def test_a_place_without_a_herd_is_told_before_spark_starts(
         (["collect", "--interval", "-1"], "interval"),
         (["verify", "--job", "a/b"], "job"),
         (["verify", "--cursor", "a b"], "cursor"),
-        (["scrub", "--master", "nonsense"], "nonsense"),
     ],
 )
 def test_a_wrong_call_is_told_before_spark_starts(
@@ -116,7 +115,7 @@ def test_without_java_there_is_one_error_and_what_to_do(tmp_path: Path) -> None:
         "from stratalog.cli import main\n"
         "from stratalog.pipeline import session\n"
         "found = session.find_java\n"
-        "session.find_java = lambda *_: found({'PATH': ''}, [])\n"
+        "session.find_java = lambda *_: found({'PATH': ''}, usual_homes=())\n"
         "main()\n"
     )
     done = subprocess.run(
@@ -134,15 +133,20 @@ def test_without_java_there_is_one_error_and_what_to_do(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import json, os, signal, sys, threading
+import json, os, signal, sys, threading, time
 from cli.calls import CliRunner
 from stratalog.cli.app import app
 from stratalog.pipeline.session import session
 
+def end_the_rounds():
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
 with session(master="local[2]"):
     for arguments in json.load(open(sys.argv[1])):
         if "--every" in arguments:
-            threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            threading.Thread(target=end_the_rounds).start()
         done = CliRunner().invoke(app, arguments, prog_name="stratalog")
         print("CALLED " + json.dumps([done.exit_code, done.stdout, done.stderr]), flush=True)
 """
@@ -151,7 +155,7 @@ with session(master="local[2]"):
 def call_all(tmp_path: Path, *calls: list[str]) -> Iterator[tuple[int, str, str]]:
     """Several commands in one process of their own, where Spark starts once.
 
-    A session that exists is used, and not stopped. Rounds are told to end after a second.
+    A session that exists is used, and not stopped. Rounds are told to end when they begin.
     """
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "calls.json").write_text(json.dumps([["pipeline", *each] for each in calls]))

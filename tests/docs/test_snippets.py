@@ -29,6 +29,8 @@ from docs.markdown_files import ROOT, Block, blocks_of, executed_files, name_of
 
 COMMAND_S_MAX = 120
 TRIED = [path for path in executed_files() if blocks_of(path)]
+WITH_SPARK = [path for path in TRIED if "stratalog.pipeline" in path.read_text(encoding="utf-8")]
+WITHOUT_SPARK = [path for path in TRIED if path not in WITH_SPARK]
 
 
 class Page:
@@ -139,10 +141,22 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("path", TRIED, ids=name_of)
+@pytest.mark.parametrize("path", WITHOUT_SPARK, ids=name_of)
 def test_what_the_documentation_shows_is_what_happens(
     path: Path, tmp_path: Path, commands: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    try_page(path, tmp_path, commands, monkeypatch)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("path", WITH_SPARK, ids=name_of)
+def test_what_the_documentation_shows_is_what_happens_on_spark(
+    path: Path, tmp_path: Path, commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try_page(path, tmp_path, commands, monkeypatch)
+
+
+def try_page(path: Path, tmp_path: Path, commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with asyncio.Runner() as runner:
         page = Page(path, tmp_path, commands, runner)

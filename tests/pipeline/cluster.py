@@ -20,12 +20,13 @@ from pathlib import Path
 
 import pyspark
 
+from jvm import SHORT_LIVED
 from stratalog.pipeline.java import find_java
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that does not try to become fast
+
 SPARK_HOME = Path(pyspark.__file__).parent
 
 

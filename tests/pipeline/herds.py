@@ -23,9 +23,7 @@ def root_of(tmp_path: Path) -> str:
     return str(tmp_path / "herd")
 
 
-def fill(
-    root: str, sizes: Mapping[str, int], *, server: str = "api", fragments: int = 2
-) -> None:
+def fill(root: str, sizes: Mapping[str, int], *, server: str = "api", fragments: int = 2) -> None:
     """Append so many records to each log, which is made if need be, in a few fragments."""
 
     async def main() -> None:

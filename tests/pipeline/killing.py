@@ -24,7 +24,7 @@ from stratalog.objectlog.options import WriterOptions
 DRIVER = Path(__file__).with_name("stream_driver.py")
 START_S_MAX = 180.0
 ALIVE_S_MAX = 1.5
-PAUSE_S = 0.02
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)

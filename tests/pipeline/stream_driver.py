@@ -9,29 +9,32 @@ from __future__ import annotations
 
 import sys
 
-from stratalog.pipeline.session import open_session
+from stratalog.pipeline.session import session
 from stratalog.pipeline.source import register
 
-RECORDS_PER_BATCH = "40"
+RECORDS_PER_BATCH = "300"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that does not try to become fast."""
 
 
 def main(source: str, target: str, checkpoint: str, once: bool) -> None:
-    spark = open_session(master="local[2]", name="stream-driver")
-    register(spark)
-    rows = (
-        spark.readStream.format("stratalog")
-        .option("maxRecordsPerTrigger", RECORDS_PER_BATCH)
-        .option("cursor", "copy")
-        .load(source)
-        .select("body")
-        .repartition(2)
-    )
-    writing = rows.writeStream.format("stratalog").option("checkpointLocation", checkpoint)
-    if once:
-        writing = writing.trigger(availableNow=True)
-    query = writing.start(target)
-    print("streaming", flush=True)
-    query.awaitTermination()
+    conf = {"spark.driver.extraJavaOptions": SHORT_LIVED}
+    with session(master="local[2]", conf=conf, name="stream-driver") as spark:
+        register(spark)
+        rows = (
+            spark.readStream.format("stratalog")
+            .option("maxRecordsPerTrigger", RECORDS_PER_BATCH)
+            .option("cursor", "copy")
+            .load(source)
+            .select("body")
+            .repartition(2)
+        )
+        writing = rows.writeStream.format("stratalog").option("checkpointLocation", checkpoint)
+        if once:
+            writing = writing.trigger(availableNow=True)
+        query = writing.start(target)
+        print("streaming", flush=True)
+        query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import stratalog as sl
@@ -24,16 +25,16 @@ from pipeline.herds import (
     store_of,
 )
 from stratalog.errors import Invalid, NotFound
-from stratalog.objectlog.damage import DamageKind
+from stratalog.objectlog.damage import Damage, DamageKind
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import ScrubOptions
 from stratalog.objectlog.scrub import scrub
 from stratalog.objectlog.scrub_report import ScrubReport
 from stratalog.pipeline.audit import load_audit, read_audit, runs
 from stratalog.pipeline.herd_logs import LogRef
-from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
+from stratalog.pipeline.herd_scrub import HerdScrubOptions, _even_shares, scrub_herd
 from stratalog.pipeline.scrub_results import HerdScrub
-from stratalog.pipeline.scrub_tasks import examine, walk
+from stratalog.pipeline.scrub_tasks import WALKED, examine, walk
 from stratalog.setsum import Setsum
 from stratalog.store import open_store
 
@@ -62,9 +63,11 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> str:
     return root
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession, damaged: str) -> HerdScrub:
-    return scrub_herd(spark, damaged, options=FEW_TASKS)
+@pytest.fixture(scope="module", params=[0, 100], ids=["in tasks", "here"])
+def found(spark: SparkSession, damaged: str, request: pytest.FixtureRequest) -> HerdScrub:
+    """The trees are walked by tasks, or by this process."""
+    options = HerdScrubOptions(tasks_per_slot=1, here_max=request.param)
+    return scrub_herd(spark, damaged, options=options)
 
 
 def test_each_damage_is_found_as_the_library_finds_it(damaged: str, found: HerdScrub) -> None:
@@ -140,6 +143,11 @@ def halves(root: str, between: Callable[[], None]) -> dict[str, list[dict[str, A
     }
 
 
+def damages_in(rows: Sequence[Mapping[str, Any]]) -> list[Damage]:
+    notes = [pickle.loads(row["note"]) for row in rows if row["note"]]
+    return [damage for note in notes if isinstance(note, tuple) for damage in note]
+
+
 def test_a_collection_meanwhile_is_no_damage(tmp_path: Path) -> None:
     root = root_of(tmp_path)
     fill(root, {"a": 40, "b": 40}, fragments=4)
@@ -152,7 +160,7 @@ def test_a_collection_meanwhile_is_no_damage(tmp_path: Path) -> None:
     assert [sum(row["let_go"] for row in rows[name]) for name in "ab"] == [2, 0]
     assert [sum(row["fragments"] for row in rows[name]) for name in "ab"] == [2, 4]
     assert [sum(row["hashed"] for row in rows[name]) for name in "ab"] == [40, 40]
-    assert not [row for each in rows.values() for row in each if row["told"]]
+    assert damages_in([*rows["a"], *rows["b"]]) == []
 
 
 def test_what_is_appended_meanwhile_is_no_part_of_the_sum(tmp_path: Path) -> None:
@@ -169,10 +177,9 @@ def test_a_fragment_that_is_lost_meanwhile_is_damage(tmp_path: Path) -> None:
     fill(root, {"a": 40, "b": 40})
     prefix = f"logs/{ids_of(root)['a']}/log/"
     rows = halves(root, lambda: delete(root, paths_below(root, prefix)[0]))
-    told = [pickle.loads(row["told"]) for row in rows["a"] if row["told"]]
-    assert [each.kind for damages in told for each in damages] == [DamageKind.FRAGMENT_MISSING]
+    assert [each.kind for each in damages_in(rows["a"])] == [DamageKind.FRAGMENT_MISSING]
     assert sum(row["hashed"] for row in rows["a"]) == 20
-    assert not [row for row in rows["b"] if row["told"]]
+    assert damages_in(rows["b"]) == []
 
 
 def test_old_audits_go_and_those_that_did_not_end_stay(spark: SparkSession, tmp_path: Path) -> None:
@@ -196,6 +203,23 @@ def test_a_log_that_is_dropped_meanwhile_is_no_damage(spark: SparkSession, tmp_p
     assert (found.gone, found.clean) == (1, True)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 5])
+@pytest.mark.parametrize("sizes", [[], [1], [5, 5, 5], [1 << 30, 1, 1, 1 << 30, 7], [1 << 27] * 9])
+def test_shares_have_every_fragment_once_and_are_even(sizes: list[int], slots: int) -> None:
+    columns = [
+        pa.array([b"x"] * len(sizes) if "entry" in field.name else [None] * len(sizes), field.type)
+        for field in WALKED
+    ]
+    table = pa.Table.from_arrays(columns, schema=WALKED).set_column(
+        3, "num_bytes", pa.array(sizes, pa.int64())
+    )
+    shares = [share.column("num_bytes").to_pylist() for share in _even_shares(table, slots)]
+    assert [size for share in shares for size in share] == sizes
+    assert all(shares)
+    if len(sizes) == 9:
+        assert max(map(sum, shares)) <= 2 * (1 << 27)
+
+
 def test_only_these_logs(spark: SparkSession, tmp_path: Path) -> None:
     root = root_of(tmp_path)
     fill(root, {"a": 10, "b": 10})
@@ -217,6 +241,6 @@ def test_where_there_is_no_herd_that_is_said(spark: SparkSession, tmp_path: Path
 
 
 def test_an_illegal_option_is_refused() -> None:
-    for wrong in ({"tasks_per_slot": 0}, {"keep_audits": 0}, {"timeout_s": 0}):
+    for wrong in ({"tasks_per_slot": 0}, {"keep_audits": 0}, {"timeout_s": 0}, {"here_max": -1}):
         with pytest.raises(Invalid):
             HerdScrubOptions(**wrong)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.cluster import SHORT_LIVED
+from jvm import SHORT_LIVED
 from stratalog.errors import Invalid, Unavailable
 from stratalog.pipeline.java import find_java
 from stratalog.pipeline.session import open_session, told_by_jvm

@@ -84,6 +84,13 @@ class TestBatch:
         assert read(load(spark.newSession(), url, pin="false")) == rows
         assert pins_of(url) == []
 
+    def test_a_log_is_a_view_in_sql(self, spark: SparkSession, url: str, rows: list[Row]) -> None:
+        spark.sql(
+            "create or replace temporary view orders using stratalog "
+            f"options (path '{url}', fromOffset '91')"
+        )
+        assert spark.sql("select min(offset), count(*) from orders").first() == (91, 10)
+
     def test_bounds_are_given_by_options(
         self, spark: SparkSession, url: str, rows: list[Row]
     ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from docs.markdown_files import table_of
 from stratalog.errors import Invalid
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.places import absolute_url, below
@@ -233,3 +235,13 @@ def test_a_place_in_a_bucket_keeps_its_options() -> None:
 def test_every_option_is_named_once() -> None:
     for names in (READ_NAMES, STREAM_NAMES):
         assert len({name.lower() for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"), [("## Options", READ_NAMES), ("## Options of a stream", STREAM_NAMES)]
+)
+def test_the_guide_lists_every_option(heading: str, names: tuple[str, ...]) -> None:
+    listed = {
+        name for cell in table_of("guide/spark.md", heading) for name in re.findall(r"\w+", cell)
+    }
+    assert listed == {*names} - {"path"}

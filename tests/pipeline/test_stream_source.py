@@ -193,10 +193,11 @@ class TestAdmission:
         reader = open_reader()
         end = reader.latestOffset(at(1), ReadAllAvailable())
         monkeypatch.setattr("stratalog.pipeline.log_stream.asyncio.sleep", appended_meanwhile)
-        for _ in range(2):
+        for _ in range(3):
             assert reader.latestOffset(end, ReadAllAvailable()) == end
         assert reader.latestOffset(end, ReadAllAvailable()) == at(RECORDS + 11)
         assert reader.reportLatestOffset() == at(RECORDS + 11)
+        assert len(waited) == 3, "the first look after a batch is at once"
         assert waited == sorted(waited)
         assert waited[0] < waited[2]
 

@@ -1,4 +1,7 @@
-"""`./dev soak`: a soak on SeaweedFS, whose writers are processes that are killed with SIGKILL."""
+"""`./dev soak`: a soak on SeaweedFS, whose writers are processes that are killed with SIGKILL.
+
+Then the driver of a Spark stream from one log to another is killed as well, over and over.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import argparse
 import asyncio
 import os
 import sys
+import tempfile
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import typer
 
+from pipeline.killing import kill_again_and_again
 from s3_server import begin_run, end_run, shared_server
 from soak.process_writers import process_writers
 from stratalog.cli.parameters import duration_s
@@ -36,6 +42,22 @@ async def run(options: SoakOptions, history: Path | None, as_json: bool) -> Soak
             )
 
 
+async def kill_drivers(kills: int) -> None:
+    """Every record is in the target once, or this raises."""
+    server = shared_server()
+    root = f"s3://{server.bucket}/soak-{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory(prefix="stratalog-soak-") as folder:
+        survived = await kill_again_and_again(
+            f"{root}/source", f"{root}/target", Path(folder), kills=kills, random=Random()
+        )
+    print(
+        f"a Spark stream whose driver was killed {survived.kills} times: {survived.copied:,} "
+        f"records are there once, beside {survived.beside:,} of another writer, in "
+        f"{survived.batches:,} batches",
+        file=sys.stderr,
+    )
+
+
 def seconds(text: str) -> float:
     try:
         return duration_s(text)
@@ -50,11 +72,18 @@ def main() -> int:
     parser.add_argument("--writers", type=int, default=3, help="how many processes write")
     parser.add_argument("--history", type=Path, help="write every operation to this file")
     parser.add_argument("--json", action="store_true", help="the report as JSON")
+    parser.add_argument(
+        "--kills", type=int, default=50, help="how often the driver of a Spark stream is killed"
+    )
     given = parser.parse_args()
     options = SoakOptions(rate=given.rate, duration_s=given.duration, writers=given.writers)
     owns_server = begin_run()
     try:
-        return tell(asyncio.run(run(options, given.history, given.json)), as_json=given.json)
+        report = asyncio.run(run(options, given.history, given.json))
+        code = tell(report, as_json=given.json)
+        if code == 0 and given.kills:
+            asyncio.run(kill_drivers(given.kills))
+        return code
     except KeyboardInterrupt:
         return 130
     finally:

@@ -142,13 +142,15 @@ def materialize(
     from stratalog.pipeline.merging import latest_by_key
 
     options, merge = MaterializeOptions(job=job, cursor=cursor), latest_by_key(key)
-    with _spark(root, logs, master, remote, conf, verbose) as spark:
-        with output.progress("materializing", None, unit="steps", shown=not as_json) as advance:
+    with (
+        _spark(root, logs, master, remote, conf, verbose) as spark,
+        _tasks("materializing", as_json) as note,
+    ):
 
-            def note(progress: MaterializeProgress) -> None:
-                advance(progress.done)
+        def tell(progress: MaterializeProgress) -> None:
+            note(progress.done, progress.total)
 
-            done = begin(spark, root, merge, logs=logs, options=options, on_progress=note)
+        done = begin(spark, root, merge, logs=logs, options=options, on_progress=tell)
     if as_json:
         output.write_json(_plain(done))
     else:
@@ -182,9 +184,11 @@ def collect(
     from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
 
     options = HerdCollectOptions(cursor=cursor, job=job, interval_s=interval, sweep=sweep)
-    with _spark(root, logs, master, remote, conf, verbose) as spark:
-        with _tasks("collecting", as_json) as note:
-            done = collect_herd(spark, root, logs=logs, options=options, on_progress=note)
+    with (
+        _spark(root, logs, master, remote, conf, verbose) as spark,
+        _tasks("collecting", as_json) as note,
+    ):
+        done = collect_herd(spark, root, logs=logs, options=options, on_progress=note)
     if as_json:
         output.write_json(_plain(done))
     else:
@@ -216,9 +220,11 @@ def scrub(
     from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
 
     options = HerdScrubOptions(keep_audits=keep)
-    with _spark(root, logs, master, remote, conf, verbose) as spark:
-        with _tasks("scrubbing", as_json) as note:
-            done = scrub_herd(spark, root, logs=logs, options=options, on_progress=note)
+    with (
+        _spark(root, logs, master, remote, conf, verbose) as spark,
+        _tasks("scrubbing", as_json) as note,
+    ):
+        done = scrub_herd(spark, root, logs=logs, options=options, on_progress=note)
     if as_json:
         output.write_json(
             {
@@ -275,9 +281,11 @@ def verify(
     from stratalog.pipeline.herd_verify import HerdVerifyOptions, verify_herd
 
     options = HerdVerifyOptions(cursor=cursor, job=job, records=records)
-    with _spark(root, logs, master, remote, conf, verbose) as spark:
-        with _tasks("verifying", as_json) as note:
-            done = verify_herd(spark, root, logs=logs, options=options, on_progress=note)
+    with (
+        _spark(root, logs, master, remote, conf, verbose) as spark,
+        _tasks("verifying", as_json) as note,
+    ):
+        done = verify_herd(spark, root, logs=logs, options=options, on_progress=note)
     if as_json:
         output.write_json(
             {
@@ -384,9 +392,12 @@ def run(
         sweep=sweep,
         keep_audits=keep,
     )
-    with _spark(root, None, master, remote, conf, verbose) as spark:
-        with display.stages_shown(shown=not as_json) as show:
-            if every is not None:
+    with (
+        _spark(root, None, master, remote, conf, verbose) as spark,
+        display.stages_shown(shown=not as_json) as show,
+    ):
+        if every is not None:
+            with _asked_to_end() as stop:
                 run_forever(
                     spark,
                     root,
@@ -396,19 +407,19 @@ def run(
                     options=options,
                     every_s=every,
                     thorough_every_s=THOROUGH_S if thorough is None else thorough,
-                    stop=_stopped_by_a_signal(),
+                    stop=stop,
                     on_event=_Rounds(show, report, as_json),
                 )
-                return
-            done = run_pipeline(
-                spark,
-                root,
-                server=server,
-                merge=key,
-                stages=chosen,
-                options=options,
-                on_event=show,
-            )
+            return
+        done = run_pipeline(
+            spark,
+            root,
+            server=server,
+            merge=key,
+            stages=chosen,
+            options=options,
+            on_event=show,
+        )
     _tell(done, report, as_json)
     if done.error is not None:
         raise done.error
@@ -470,11 +481,15 @@ def _tasks(what: str, as_json: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, _: advance(done)
 
 
-def _stopped_by_a_signal() -> threading.Event:
+@contextmanager
+def _asked_to_end() -> Iterator[threading.Event]:
     """Set when the process is asked to end: the round that is under way is finished."""
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    return stop
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Rounds:

@@ -32,7 +32,7 @@ def narrowed(window: Window, filters: Iterable[Filter]) -> Window:
     """The part of a window in which a record can pass all of these filters."""
     for each in filters:
         column = getattr(each, "attribute", None)
-        low, high = _bounds(each)
+        low, high = (None if bound is None else max(0, bound) for bound in _bounds(each))
         if column == ("offset",):
             window = replace(
                 window,
@@ -75,9 +75,9 @@ def _bounds(each: Filter) -> Bounds:
 def _number(value: object) -> int | None:
     """An offset as it is, a time as microseconds."""
     if type(value) is int:
-        return max(0, value)
+        return value
     if isinstance(value, datetime):
-        return max(0, microseconds_of(value if value.tzinfo else value.replace(tzinfo=UTC)))
+        return microseconds_of(value if value.tzinfo else value.replace(tzinfo=UTC))
     return None
 
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stratalog.errors import NotFound, StratalogError
 from stratalog.objectlog.damage import DamageKind
@@ -26,18 +29,20 @@ from stratalog.pipeline.audit import Audit, new_run, put_audit, put_part, tidy_a
 from stratalog.pipeline.frames import frame_of
 from stratalog.pipeline.herd_logs import LogRef, find_logs, open_root, place_of, resolve
 from stratalog.pipeline.job_options import require
-from stratalog.pipeline.log_tasks import shares_of
+from stratalog.pipeline.log_tasks import HERE_MAX, shares_of
 from stratalog.pipeline.scrub_results import AddedUp, HerdScrub, LogScrub, audit_rows
 from stratalog.pipeline.scrub_tasks import (
     COLUMNS,
     COUNTS,
     EXAMINED_DDL,
+    WALKED,
     WALKED_DDL,
     Walked,
     examine,
     walk,
 )
 from stratalog.pipeline.spark_errors import readable_spark_errors
+from stratalog.pipeline.splits import SPLIT_BYTES
 from stratalog.pipeline.watching import OnTasks, slots_of, watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import PRIMES
@@ -51,6 +56,9 @@ if TYPE_CHECKING:
 
 CONFIRM_AT_ONCE = 32
 WALKS_PER_SLOT = 2
+HERE_BYTES_MAX = 4 << 20
+FRAGMENT_COST_BYTES = 1 << 16
+"""What a fragment counts for beside its bytes when the work is divided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +66,7 @@ class HerdScrubOptions:
     """How a scrub divides its work, and what it leaves."""
 
     tasks_per_slot: int = 4
-    """How many tasks examine fragments, for each that can run at one time."""
+    """How many tasks examine the fragments of a large herd, for each that can run at a time."""
 
     keep_audits: int = 10
     """How many audits are kept, this one included."""
@@ -66,8 +74,12 @@ class HerdScrubOptions:
     timeout_s: float = 60.0
     """How long to go on when the store does not answer."""
 
+    here_max: int = HERE_MAX
+    """The trees of so many logs are walked by this process, those of more by Spark's tasks."""
+
     def __post_init__(self) -> None:
         require(self.tasks_per_slot >= 1, "tasks_per_slot is at least 1")
+        require(self.here_max >= 0, "here_max is not negative")
         require(self.keep_audits >= 1, "keep_audits is at least 1")
         require(self.timeout_s > 0, "timeout_s is positive")
 
@@ -93,8 +105,11 @@ def scrub_herd(
     counted = CountedStore(open_root(place))
     root = PatientStore(counted, runtime, options.timeout_s)
     refs = loop_thread().run(lambda: find_logs(root, names=logs, log_ids=log_ids))
+    found = AddedUp()
     with readable_spark_errors(), watched(spark, on_progress):
-        found = AddedUp(_job(spark, place, refs, run, options).toArrow())
+        fragments = _walked_here(place, refs, options, found)
+        examined = _examined(spark, place, refs, fragments, run, options)
+        found.add_rows(_added_up(examined).toArrow())
 
     async def settle() -> HerdScrub:
         kept = await _without_dropped(root, found.logs())
@@ -115,16 +130,36 @@ def scrub_herd(
     return loop_thread().run(settle)
 
 
-def _job(
+def _walked_here(
+    place: str, refs: Sequence[LogRef], options: HerdScrubOptions, found: AddedUp
+) -> pa.Table | None:
+    """The fragments of a small herd, found by this process: quicker than a stage of tasks.
+
+    None for a herd that is too large for that. What is noted on the way goes to ``found``.
+    """
+    if len(refs) > options.here_max:
+        return None
+    batches: list[pa.RecordBatch] = []
+    for batch in walk(place, refs, options.timeout_s):
+        batches.append(batch)
+        if sum(each.nbytes for each in batches) > HERE_BYTES_MAX:
+            return None
+    table = pa.Table.from_batches(batches, WALKED)
+    is_note = pc.is_null(table.column("entry"))
+    for row in table.filter(is_note).select(["log_id", "note"]).to_pylist():
+        found.add_note(row["log_id"], row["note"])
+    return table.filter(pc.invert(is_note))
+
+
+def _examined(
     spark: SparkSession,
     place: str,
     refs: Sequence[LogRef],
+    fragments: pa.Table | None,
     run: str,
     options: HerdScrubOptions,
 ) -> DataFrame:
-    """One row a log, with the sums of its columns, and one row for what belongs to none."""
-    from pyspark.sql import functions as sf
-
+    """One row for each fragment of all logs, which are walked by tasks if nobody did it before."""
     timeout_s, slots = options.timeout_s, slots_of(spark)
 
     def walk_share(share: Sequence[LogRef]) -> Iterator[pa.RecordBatch]:
@@ -133,17 +168,37 @@ def _job(
     def examine_share(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return examine(place, run, timeout_s, batches)
 
+    if fragments is not None:
+        shares = _even_shares(fragments, slots)
+        return frame_of(spark, shares, lambda share: examine_share([share]), EXAMINED_DDL)
     walked = frame_of(spark, shares_of(refs, WALKS_PER_SLOT * slots), walk_share, WALKED_DDL)
     mixed = walked.repartition(slots * options.tasks_per_slot)
-    examined = mixed.mapInArrow(examine_share, EXAMINED_DDL)
-    of_columns = zip(COLUMNS, PRIMES, strict=True)
+    return mixed.mapInArrow(examine_share, EXAMINED_DDL)
+
+
+def _even_shares(fragments: pa.Table, slots: int) -> list[pa.RecordBatch]:
+    """The fragments in shares of about the same weight, as many as keep all slots busy."""
+    if not fragments.num_rows:
+        return []
+    upto = np.cumsum(fragments.column("num_bytes").to_numpy() + FRAGMENT_COST_BYTES)
+    count = slots * max(1, round(int(upto[-1]) / SPLIT_BYTES / slots))
+    ends = np.searchsorted(upto, upto[-1] * np.arange(1, count + 1) / count, side="left") + 1
+    bounds = [0, *np.minimum(ends, fragments.num_rows).tolist()]
+    whole = fragments.combine_chunks().to_batches()[0]
+    return [whole.slice(low, high - low) for low, high in pairwise(bounds) if high > low]
+
+
+def _added_up(examined: DataFrame) -> DataFrame:
+    """One row a log: the sums of its columns, each modulo its prime, and what was noted."""
+    from pyspark.sql import functions as sf
+
     return examined.groupBy("log_id").agg(
-        *((sf.sum(name) % sf.lit(prime)).alias(name) for name, prime in of_columns),
-        *(sf.sum(name).alias(name) for name in COUNTS),
-        sf.collect_list("told").alias("told"),
-        sf.first("walked", ignorenulls=True).alias("walked"),
-        sf.collect_list("usage").alias("usage"),
-        sf.collect_list("part").alias("parts"),
+        *(
+            sf.expr(f"sum({name}) % {prime}L as {name}")
+            for name, prime in zip(COLUMNS, PRIMES, strict=True)
+        ),
+        *(sf.expr(f"sum({name}) as {name}") for name in COUNTS),
+        sf.expr("collect_list(note) as notes"),
     )
 
 

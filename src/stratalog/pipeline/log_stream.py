@@ -59,7 +59,9 @@ class LogStream:
         self._reader = reader
         self._start: int | None = None
         self._stops_at: int | None = None
-        self._pause_s = POLL_S_MIN
+        self._pause_s: float | None = None
+        """How long to wait before the next look. None if the last one found something."""
+
         self._cursor: Cursor | None = None
         self._held: deque[tuple[int, Planned]] = deque()
         self._let_go: deque[str] = deque()
@@ -88,16 +90,13 @@ class LogStream:
     async def upto(self, start: int, admission: Admission) -> int:
         """Where the batch that begins at ``start`` ends. ``start`` itself if there is nothing."""
         await self.done(start)
-        await self._reader.refresh()
-        if self._limit() <= start and self._stops_at is None:
-            await self._wait()
-        else:
-            self._pause_s = POLL_S_MIN
+        await self._look()
         self._check_end(start)
-        low = self._readable(start)
-        limit = self._limit()
+        low, limit = self._readable(start), self._limit()
         if limit <= low:
+            self._pause_s = self._pause_s or POLL_S_MIN
             return max(start, limit)
+        self._pause_s = None
         if admission.max_records is not None:
             limit = min(limit, low + admission.max_records)
         if admission.max_bytes is not None or admission.max_files is not None:
@@ -171,7 +170,13 @@ class LogStream:
             return await self._first_at(options.starting_us)
         if options.starting_offset is None:
             return reader.first_offset
-        self._check_end(options.starting_offset)
+        if options.starting_offset > reader.tail:
+            raise Invalid(
+                f"startingOffset is {options.starting_offset}, but the log ends at {reader.tail}",
+                hint='Use "latest" to begin with the next record.',
+                expected=options.starting_offset,
+                actual=reader.tail,
+            )
         return self._readable(options.starting_offset)
 
     async def _first_at(self, time_us: int) -> int:
@@ -185,10 +190,11 @@ class LogStream:
         finally:
             await batches.aclose()
 
-    async def _wait(self) -> None:
-        """Nothing is new: look again a little later, and later still if nothing is new then."""
-        await asyncio.sleep(self._pause_s)
-        self._pause_s = min(1.5 * self._pause_s, POLL_S_MAX)
+    async def _look(self) -> None:
+        """Load the manifest; a little later each time if nothing was new the last time."""
+        if self._pause_s is not None and self._stops_at is None:
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(1.5 * self._pause_s, POLL_S_MAX)
         await self._reader.refresh()
 
     def _limit(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pyarrow as pa
 from stratalog.objectlog.damage import Damage, DamageKind
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.pipeline.audit import OK, UNREAD, AuditRow
-from stratalog.pipeline.scrub_tasks import COLUMNS, Walked, describe
+from stratalog.pipeline.scrub_tasks import COLUMNS, COUNTS, Note, Walked, describe
 from stratalog.setsum import Setsum
 from stratalog.store.counted import Usage
 
@@ -124,50 +125,67 @@ class HerdScrub:
 
 
 class AddedUp:
-    """The rows of the job: one a log, and one for what belongs to none."""
+    """What the tasks have said, and what Spark has added up: one row a log."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._rows = table.to_pylist()
+    def __init__(self) -> None:
         self.usage = Usage()
         self.parts: list[str] = []
-        for row in self._rows:
-            self.parts += row["parts"]
-            for data in row["usage"]:
-                self.usage += cast(Usage, pickle.loads(data))
+        self._walked: dict[str, Walked] = {}
+        self._damages: defaultdict[str, list[Damage]] = defaultdict(list)
+        self._sums: dict[str, dict[str, Any]] = {}
+
+    def add_note(self, log_id: str, data: bytes) -> None:
+        """Take over what a task has noted."""
+        note = cast(Note, pickle.loads(data))
+        if isinstance(note, Walked):
+            self._walked[log_id] = note
+        elif isinstance(note, Usage):
+            self.usage += note
+        elif isinstance(note, str):
+            self.parts.append(note)
+        else:
+            self._damages[log_id] += note
+
+    def add_rows(self, table: pa.Table) -> None:
+        """Take over what Spark has added up."""
+        for row in table.to_pylist():
+            self._sums[row["log_id"]] = row
+            for data in row["notes"]:
+                self.add_note(row["log_id"], data)
 
     def logs(self) -> list[LogScrub | Walked]:
         """Each log as it was found; as it was walked, if that failed."""
-        return [_judged(row, pickle.loads(row["walked"])) for row in self._rows if row["walked"]]
+        return [self._judged(log_id, walked) for log_id, walked in self._walked.items()]
+
+    def _judged(self, log_id: str, walked: Walked) -> LogScrub | Walked:
+        report, ref = walked.report, walked.ref
+        if report is None or ref.log_id is None:
+            return walked
+        row = self._sums.get(log_id, _NOTHING)
+        is_whole = walked.expected is not None and row["hashed"] == walked.count
+        columns = b"".join(int(row[name]).to_bytes(4, "little") for name in COLUMNS)
+        actual = Setsum(columns) if is_whole else None
+        found = [*report.damages, *self._damages[log_id]]
+        if not found and actual is not None and walked.expected is not None:
+            found += _unbalanced(walked.expected, actual)
+        by_identity = {each.identity: each for each in reversed(found)}
+        return LogScrub(
+            log=ref.name,
+            log_id=ref.log_id,
+            first_offset=report.first_offset,
+            limit_offset=report.limit_offset,
+            snapshots=report.snapshots,
+            expected_sum=None if walked.expected is None else walked.expected.hexdigest(),
+            actual_sum=None if actual is None else actual.hexdigest(),
+            collected_sum=None if walked.expected is None else walked.collected.hexdigest(),
+            damages=tuple(sorted(by_identity.values(), key=_in_the_log)),
+            remarks=report.remarks,
+            trouble=None if report.finished else "stopped: too much is damaged",
+            **{name: row[name] for name in ("fragments", "records", "num_bytes", "let_go")},
+        )
 
 
-def _judged(row: dict[str, Any], walked: Walked) -> LogScrub | Walked:
-    report, ref = walked.report, walked.ref
-    if report is None or ref.log_id is None:
-        return walked
-    is_whole = walked.expected is not None and row["hashed"] == walked.count
-    columns = b"".join(int(row[name]).to_bytes(4, "little") for name in COLUMNS)
-    actual = Setsum(columns) if is_whole else None
-    found = [*report.damages, *(each for told in row["told"] for each in pickle.loads(told))]
-    if not found and actual is not None and walked.expected is not None:
-        found += _unbalanced(walked.expected, actual)
-    by_identity = {each.identity: each for each in reversed(found)}
-    return LogScrub(
-        log=ref.name,
-        log_id=ref.log_id,
-        first_offset=report.first_offset,
-        limit_offset=report.limit_offset,
-        fragments=row["fragments"],
-        snapshots=report.snapshots,
-        records=row["records"],
-        num_bytes=row["num_bytes"],
-        let_go=row["let_go"],
-        expected_sum=None if walked.expected is None else walked.expected.hexdigest(),
-        actual_sum=None if actual is None else actual.hexdigest(),
-        collected_sum=None if walked.expected is None else walked.collected.hexdigest(),
-        damages=tuple(sorted(by_identity.values(), key=_in_the_log)),
-        remarks=report.remarks,
-        trouble=None if report.finished else "stopped: too much is damaged",
-    )
+_NOTHING = dict.fromkeys((*COLUMNS, *COUNTS), 0)
 
 
 def _unbalanced(expected: Setsum, actual: Setsum) -> Iterator[Damage]:

@@ -38,7 +38,7 @@ from stratalog.pipeline.herd_logs import LogRef, open_root, resolve
 from stratalog.pipeline.spark_errors import whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store.counted import CountedStore
+from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 from stratalog.sync.loop_thread import loop_thread
@@ -58,33 +58,28 @@ TOLD_PER_LOG_MAX = 100
 COLUMNS = tuple(f"c{number}" for number in range(8))
 COUNTS = ("fragments", "records", "num_bytes", "hashed", "let_go")
 
-WALKED_DDL = "log_id string, log string, counted boolean, entry binary, walked binary, usage binary"
-EXAMINED_DDL = ", ".join(
-    [
-        "log_id string",
-        *(f"{name} bigint" for name in (*COLUMNS, *COUNTS)),
-        "told binary, walked binary, usage binary, part string",
-    ]
-)
-_WALKED = pa.schema(
+WALKED = pa.schema(
     [
         ("log_id", pa.string()),
         ("log", pa.string()),
         ("counted", pa.bool_()),
+        ("num_bytes", pa.int64()),
         ("entry", pa.binary()),
-        ("walked", pa.binary()),
-        ("usage", pa.binary()),
+        ("note", pa.binary()),
     ]
 )
-_EXAMINED = pa.schema(
+WALKED_DDL = (
+    "log_id string, log string, counted boolean, num_bytes bigint, entry binary, note binary"
+)
+EXAMINED = pa.schema(
     [
         ("log_id", pa.string()),
         *((name, pa.int64()) for name in (*COLUMNS, *COUNTS)),
-        ("told", pa.binary()),
-        ("walked", pa.binary()),
-        ("usage", pa.binary()),
-        ("part", pa.string()),
+        ("note", pa.binary()),
     ]
+)
+EXAMINED_DDL = ", ".join(
+    ["log_id string", *(f"{name} bigint" for name in (*COLUMNS, *COUNTS)), "note binary"]
 )
 
 
@@ -108,21 +103,26 @@ class Walked:
     error: StratalogError | None = None
 
 
+Note = Walked | Usage | str | tuple[Damage, ...]
+"""What a task says besides numbers: a log that was walked, what the store was asked for, the path
+of a part of the audit, damages of a fragment. Travels pickled, with a row."""
+
+
 # Walking
 
 
 def walk(root_url: str, refs: Sequence[LogRef], timeout_s: float) -> Iterator[pa.RecordBatch]:
-    """All fragments of these logs, one row each, and one row with ``walked`` a log."""
+    """All fragments of these logs, one row each, and one row with a note for each log."""
     with whole_errors():
         for rows in Pull(loop_thread(), _walk(root_url, refs, timeout_s), at_once=1):
             columns = zip(*rows, strict=True)
             yield pa.RecordBatch.from_arrays(
-                [pa.array(each, kind.type) for each, kind in zip(columns, _WALKED, strict=True)],
-                schema=_WALKED,
+                [pa.array(each, kind.type) for each, kind in zip(columns, WALKED, strict=True)],
+                schema=WALKED,
             )
 
 
-_WalkRow = tuple[str, str | None, bool, bytes | None, bytes | None, bytes | None]
+_WalkRow = tuple[str, str | None, bool, int, bytes | None, bytes | None]
 
 
 async def _walk(
@@ -137,7 +137,7 @@ async def _walk(
         async with room:
             walked = await _walk_log(root, ref, timeout_s, rows)
         key = walked.ref.log_id or f"the name {walked.ref.name}"
-        await rows.put([(key, walked.ref.name, False, None, pickle.dumps(walked), None)])
+        await rows.put([(key, walked.ref.name, False, 0, None, pickle.dumps(walked))])
 
     async def all_of_them() -> None:
         try:
@@ -152,7 +152,7 @@ async def _walk(
         while (some := await rows.get()) is not None:
             yield some
         await walking
-        yield [("", None, False, None, None, pickle.dumps(counted.usage))]
+        yield [("", None, False, 0, None, pickle.dumps(counted.usage))]
     finally:
         walking.cancel()
         await asyncio.gather(walking, return_exceptions=True)
@@ -209,7 +209,14 @@ class _Noting:
         if batch:
             await self._rows.put(
                 [
-                    (self._log_id, self._name, self._counts(entry), entry.to_json(), None, None)
+                    (
+                        self._log_id,
+                        self._name,
+                        self._counts(entry),
+                        entry.num_bytes,
+                        entry.to_json(),
+                        None,
+                    )
                     for entry in batch
                 ]
             )
@@ -228,7 +235,7 @@ class _Noting:
 def examine(
     root_url: str, run: str, timeout_s: float, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows for Spark to add up: one a fragment. What was walked is passed on as it is."""
+    """Rows for Spark to add up: one a fragment. What the walk has noted is passed on."""
     with whole_errors(), _counting_references():
         task = _Examination(root_url, run, timeout_s)
         for batch in batches:
@@ -270,7 +277,9 @@ class _Examination:
             for row in rows:
                 data = row["entry"]
                 if data is None:
-                    self._out.pass_on(row)
+                    note = row["note"]
+                    assert isinstance(note, bytes)
+                    self._out.add(str(row["log_id"]), note=note)
                     continue
                 assert isinstance(data, bytes)
                 entry = Fragment.from_json(data)
@@ -294,11 +303,11 @@ class _Examination:
     async def finish(self) -> pa.RecordBatch:
         if self._audit:
             await self._put_part()
-        self._out.add(usage=pickle.dumps(self._counted.usage))
+        self._out.add(note=pickle.dumps(self._counted.usage))
         return self._out.take()
 
     async def _put_part(self) -> None:
-        self._out.add(part=await put_part(self._root, self._run, self._audit))
+        self._out.add(note=pickle.dumps(await put_part(self._root, self._run, self._audit)))
         self._audit = []
 
     def _place(self, log_id: str) -> tuple[Store, Tree]:
@@ -331,7 +340,7 @@ class _Examination:
             num_bytes=num_bytes,
             hashed=entry.count if counted and (let_go or actual is not None) else 0,
             let_go=int(let_go),
-            told=self._tell(log_id, damages),
+            note=self._tell(log_id, damages),
         )
         name = row["log"]
         assert name is None or isinstance(name, str)
@@ -448,7 +457,7 @@ class _Rows:
         self._log_ids: list[str] = []
         self._sums: list[bytes] = []
         self._counts: list[tuple[int, ...]] = []
-        self._others: list[tuple[bytes | None, bytes | None, bytes | None, str | None]] = []
+        self._notes: list[bytes | None] = []
 
     def add(
         self,
@@ -460,33 +469,23 @@ class _Rows:
         num_bytes: int = 0,
         hashed: int = 0,
         let_go: int = 0,
-        told: bytes | None = None,
-        walked: bytes | None = None,
-        usage: bytes | None = None,
-        part: str | None = None,
+        note: bytes | None = None,
     ) -> None:
         self._log_ids.append(log_id)
         self._sums.append((EMPTY if setsum is None else setsum).digest())
         self._counts.append((fragments, records, num_bytes, hashed, let_go))
-        self._others.append((told, walked, usage, part))
-
-    def pass_on(self, row: dict[str, object]) -> None:
-        """What the walk says to the driver."""
-        walked, usage = row["walked"], row["usage"]
-        assert walked is None or isinstance(walked, bytes)
-        assert usage is None or isinstance(usage, bytes)
-        self.add(str(row["log_id"]), walked=walked, usage=usage)
+        self._notes.append(note)
 
     def take(self) -> pa.RecordBatch:
         """What has gathered since it was taken last."""
         count = len(self._log_ids)
         sums = np.frombuffer(b"".join(self._sums), "<u4").reshape(count, len(COLUMNS))
         counts = np.array(self._counts, np.int64).reshape(count, len(COUNTS))
-        arrays = [pa.array(self._log_ids, pa.string())]
-        arrays += [pa.array(column) for column in sums.astype(np.int64).T]
-        arrays += [pa.array(column) for column in np.ascontiguousarray(counts.T)]
-        others = zip(*self._others, strict=True) if count else ((), (), (), ())
-        kinds = (pa.binary(), pa.binary(), pa.binary(), pa.string())
-        arrays += [pa.array(values, kind) for values, kind in zip(others, kinds, strict=True)]
+        numbers = np.ascontiguousarray(np.hstack([sums.astype(np.int64), counts]).T)
+        arrays = [
+            pa.array(self._log_ids, pa.string()),
+            *map(pa.array, numbers),
+            pa.array(self._notes, pa.binary()),
+        ]
         self._clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=_EXAMINED)
+        return pa.RecordBatch.from_arrays(arrays, schema=EXAMINED)

@@ -105,6 +105,12 @@ _KNOWN = (
         Unavailable,
         "Check that the Spark Connect server runs and can be reached from here.",
     ),
+    Known(
+        re.compile(r"FILE_NOT_EXIST|File .* does not exist"),
+        NotFound,
+        "A file that was planned is gone: collected without a pin, or lost. Read again with "
+        'via="arrow", which tells which of the two, or scrub the log.',
+    ),
     Known(re.compile(r"PATH_NOT_FOUND"), NotFound, "Check the path that the message names."),
     Known(
         re.compile(r"DATA_SOURCE_NOT_FOUND"),
