@@ -26,7 +26,13 @@ from stratalog.errors import StratalogError
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference.md"
 
-MODULES = ("stratalog", "stratalog.sync", "stratalog.errors", "stratalog.testing")
+MODULES = (
+    "stratalog",
+    "stratalog.sync",
+    "stratalog.pipeline",
+    "stratalog.errors",
+    "stratalog.testing",
+)
 
 # Given by other calls: their constructors are not part of the interface.
 NOT_CONSTRUCTED = frozenset(

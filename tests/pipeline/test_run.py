@@ -81,7 +81,7 @@ def test_a_run_does_everything_and_the_next_finds_nothing_to_do(
     assert [each.report for each in events if each.kind == "ended"] == list(report.stages)
     told = json.loads(json.dumps(report.to_dict()))
     assert (told["ok"], told["stages"][1]["records"]) == (True, records)
-    assert latest_of(spark, root, "log-19")["key-9"] == LOGS["log-19"]
+    assert latest_of(spark, root, "log-19")["key-7"] == LOGS["log-19"]
 
     again = run_all(spark, root)
     assert again.ok

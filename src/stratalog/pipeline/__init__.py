@@ -1,6 +1,8 @@
 """Stratalog on Spark: reading and writing logs, and the jobs that keep a herd.
 
-    from stratalog.pipeline import latest_by_key, read_log, run_pipeline, session
+    from stratalog.pipeline import latest_by_key, read_log, run_pipeline
+    from stratalog.pipeline.materialize import materialize
+    from stratalog.pipeline.session import session
 
     with session() as spark:
         read_log(spark, "s3://bucket/orders").groupBy("timestamp").count().show()
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from stratalog.pipeline.herd_collect import HerdCollect, HerdCollectOptions, collect_herd
     from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
     from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
-    from stratalog.pipeline.materialize import materialize
     from stratalog.pipeline.materialized import (
         Materialized,
         MaterializedLog,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from stratalog.pipeline.run import RunEvent, RunOptions, run_forever, run_pipeline
     from stratalog.pipeline.run_report import RunReport, StageReport
     from stratalog.pipeline.scrub_results import HerdScrub, LogScrub
-    from stratalog.pipeline.session import open_session, session
+    from stratalog.pipeline.session import open_session
     from stratalog.pipeline.source import register
     from stratalog.pipeline.spark_errors import readable_spark_errors
 
@@ -59,7 +60,6 @@ __all__ = [
     "collect_herd",
     "html_of",
     "latest_by_key",
-    "materialize",
     "open_session",
     "pinned_herd",
     "pinned_log",
@@ -72,7 +72,6 @@ __all__ = [
     "run_forever",
     "run_pipeline",
     "scrub_herd",
-    "session",
     "verify_herd",
 ]
 
@@ -96,7 +95,6 @@ _HOMES = {
     "collect_herd": "herd_collect",
     "html_of": "report",
     "latest_by_key": "merging",
-    "materialize": "materialize",
     "open_session": "session",
     "pinned_herd": "reading",
     "pinned_log": "reading",
@@ -109,7 +107,6 @@ _HOMES = {
     "run_forever": "run",
     "run_pipeline": "run",
     "scrub_herd": "herd_scrub",
-    "session": "session",
     "verify_herd": "herd_verify",
 }
 
