@@ -175,6 +175,7 @@ def call_all(tmp_path: Path, *calls: list[str]) -> Iterator[tuple[int, str, str]
             yield code, out, err
 
 
+@pytest.mark.slow
 def test_the_jobs_tell_what_they_did(tmp_path: Path) -> None:
     root, broken = new_herd(tmp_path), new_herd(tmp_path / "broken")
     next(Path(broken).glob("logs/*/log/**/*.parquet")).unlink()

@@ -12,7 +12,10 @@ import pytest
 from objectlog.whole_log import check_whole_log, run
 from pipeline.herds import KEY, delete, drop, fill, ids_of, paths_below, root_of, store_of
 from stratalog.errors import Invalid, NotFound
-from stratalog.pipeline.audit import runs
+from stratalog.pipeline.audit import read_audit, runs
+from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
+from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
+from stratalog.pipeline.herd_verify import HerdVerifyOptions, verify_herd
 from stratalog.pipeline.merging import latest_by_key
 from stratalog.pipeline.output_reading import read_output
 from stratalog.pipeline.run import (
@@ -132,6 +135,19 @@ def test_a_log_that_is_dropped_under_a_run_does_not_stop_it(
     assert [each.logs for each in report.stages] == [3, 3, 2, 1, 1]
     assert report.after is not None
     assert report.after.logs == 1
+
+
+@pytest.mark.s3
+def test_a_herd_in_a_bucket_is_kept_in_the_same_way(spark: SparkSession, s3_url: str) -> None:
+    """With jobs whose tasks open the bucket: the client does not survive the fork of a worker."""
+    fill(s3_url, {"a": 20, "b": 20}, fragments=4)
+    scrubbed = scrub_herd(spark, s3_url, options=HerdScrubOptions(here_max=0))
+    assert (scrubbed.clean, scrubbed.records) == (True, 40)
+    assert read_audit(spark, s3_url).where("verdict = 'ok'").count() == 2 * 4 + 2
+    assert run_all(spark, s3_url, stages=("roll-up", "materialize")).ok
+    collected = collect_herd(spark, s3_url, options=HerdCollectOptions(interval_s=0.0, here_max=0))
+    assert (collected.records, collected.troubles) == (40, ())
+    assert verify_herd(spark, s3_url, options=HerdVerifyOptions(here_max=0)).ok
 
 
 def test_damage_is_told_and_the_others_are_done(spark: SparkSession, tmp_path: Path) -> None:

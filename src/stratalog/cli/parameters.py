@@ -90,12 +90,12 @@ def duration_s(text: str) -> float:
 
 def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:
     """Run a command's work to its end. Ctrl-C cancels it, so that it can tidy up."""
-    with _logging(verbose):
+    with logged(verbose):
         return asyncio.run(work)
 
 
 @contextmanager
-def _logging(verbose: bool) -> Iterator[None]:
+def logged(verbose: bool) -> Iterator[None]:
     if not verbose:
         yield
         return

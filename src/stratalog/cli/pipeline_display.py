@@ -11,6 +11,7 @@ from stratalog.cli import output
 from stratalog.store.redaction import redact
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from stratalog.pipeline.findings import Finding
@@ -32,34 +33,59 @@ def stages_shown(*, shown: bool) -> Iterator[OnEvent]:
     if not shown or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich import progress as rich_progress
+    lines = _StageLines()
+    try:
+        yield lines.show
+    finally:
+        lines.end()
 
-    columns = (
-        rich_progress.SpinnerColumn(finished_text="✓"),
-        rich_progress.TextColumn("{task.description}", markup=False),
-        rich_progress.BarColumn(bar_width=24),
-        rich_progress.TextColumn("{task.fields[detail]}", markup=False),
-        rich_progress.TimeElapsedColumn(),
-    )
-    with rich_progress.Progress(*columns, console=output.console(stderr=True)) as bar:
-        lines: dict[str, rich_progress.TaskID] = {}
 
-        def show(event: RunEvent) -> None:
-            if event.kind == "round":
-                lines.clear()
-                return
-            stage = event.stage or ""
-            if event.kind == "begun":
-                lines[stage] = bar.add_task(f"{stage:<12}", total=None, detail="")
-                return
-            if event.report is not None:
-                detail = _amounts(event.report)
-                bar.update(lines[stage], total=1, completed=1, detail=detail)
-            elif event.total:
-                detail = f"{event.done:,} of {event.total:,} {event.unit}"
-                bar.update(lines[stage], total=event.total, completed=event.done, detail=detail)
+class _StageLines:
+    """The lines of one round after the other. Between them others may write."""
 
-        yield show
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._lines: dict[str, TaskID] = {}
+
+    def show(self, event: RunEvent) -> None:
+        if event.stage is None:
+            self.end()
+        elif event.kind == "begun":
+            self._lines[event.stage] = self._begun().add_task(
+                f"{event.stage:<12}", total=None, detail=""
+            )
+        elif event.report is not None:
+            self._update(event.stage, 1, 1, _amounts(event.report))
+        elif event.total:
+            detail = f"{event.done:,} of {event.total:,} {event.unit}"
+            self._update(event.stage, event.done, event.total, detail)
+
+    def end(self) -> None:
+        """Leave the lines as they are."""
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._lines = None, {}
+
+    def _update(self, stage: str, done: int, total: int, detail: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._lines[stage], completed=done, total=total, detail=detail)
+
+    def _begun(self) -> Progress:
+        from rich import progress
+
+        if self._bar is None:
+            self._bar = progress.Progress(
+                progress.SpinnerColumn(finished_text="✓"),
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(bar_width=24),
+                progress.TextColumn("{task.fields[detail]}", markup=False),
+                progress.TimeElapsedColumn(),
+                console=output.console(stderr=True),
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._bar.start()
+        return self._bar
 
 
 def _amounts(report: StageReport) -> str:

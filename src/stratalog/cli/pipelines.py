@@ -20,8 +20,7 @@ from stratalog.cli import herds as of_herds
 from stratalog.cli import pipeline_display as display
 from stratalog.cli.help import Group
 from stratalog.cli.herds import Root
-from stratalog.cli.parameters import AsJson, Verbose, duration_s, in_a_directory
-from stratalog.cli.parameters import _logging as logged
+from stratalog.cli.parameters import AsJson, Verbose, duration_s, in_a_directory, logged
 from stratalog.errors import Corrupt, NotHappened
 from stratalog.store.redaction import redact
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BACK_OFF_S_MAX = 3600.0
+_MERGING = {"plan": "logs looked at", "merge": "tasks", "publish": "logs published"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,8 +303,7 @@ class _Run:
         assert self._merge is not None
 
         def progress(each: MaterializeProgress) -> None:
-            unit = "tasks" if each.stage == "merge" else "logs"
-            self._progress("materialize", each.done, each.total, f"{unit} {each.stage}ed")
+            self._progress("materialize", each.done, each.total, _MERGING[each.stage])
 
         done = materialize(
             self._spark,

@@ -280,12 +280,16 @@ def _launch(settings: Mapping[str, str], *, is_heard: bool) -> Any:
             hint="Correct what the message names, in conf= or in the environment.",
         )
     if gateway.proc is not None:
-        atexit.register(_end, gateway.proc)
+        atexit.register(_end, gateway.proc, gateway._gateway_client)
     return gateway
 
 
-def _end(jvm: subprocess.Popen[bytes]) -> None:
-    """Wait until the JVM has cleaned up. It ends when its standard input does."""
+def _end(jvm: subprocess.Popen[bytes], client: Any) -> None:
+    """Wait until the JVM has cleaned up. It ends when its standard input does.
+
+    Py4J would go on to tell it which objects are not needed any more, and complain that it is gone.
+    """
+    client.is_connected = False
     assert jvm.stdin is not None
     jvm.stdin.close()
     try:
