@@ -52,7 +52,8 @@ def test_the_wheel_holds_the_typed_package_and_its_licence_and_nothing_else(whee
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"stratalog", f"stratalog-{__version__}.dist-info"}
+    # The small one is how Spark finds the data source: it looks for packages named `pyspark_…`.
+    assert tops == {"stratalog", "pyspark_stratalog", f"stratalog-{__version__}.dist-info"}
     assert "stratalog/py.typed" in names
     assert f"stratalog-{__version__}.dist-info/licenses/LICENSE" in names
 
@@ -79,3 +80,12 @@ def test_the_installed_library_imports_from_its_own_place(installed: Path, tmp_p
 def test_the_installed_library_needs_no_testing_tools(installed: Path, tmp_path: Path) -> None:
     code = "import importlib.util as u; print(u.find_spec('pytest'), u.find_spec('hypothesis'))"
     assert run(installed / "python", "-I", "-c", code, cwd=tmp_path).split() == ["None", "None"]
+
+
+def test_without_spark_the_pipeline_says_what_to_install(installed: Path, tmp_path: Path) -> None:
+    assert "materialize" in run(installed / "stratalog", "pipeline", "--help", cwd=tmp_path)
+    code = "from stratalog.pipeline.session import open_session\nopen_session()"
+    done = subprocess.run(
+        [installed / "python", "-I", "-c", code], text=True, capture_output=True, check=False
+    )
+    assert "Spark is not installed" in done.stderr
