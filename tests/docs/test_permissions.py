@@ -22,7 +22,7 @@ from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.repair import repair
 from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sinking import link_staged, release_stages
+from stratalog.objectlog.sinking import link_staged
 from stratalog.objectlog.stage import Stage
 from stratalog.objectlog.staging import Staging
 from stratalog.objectlog.storage import measure_storage
@@ -172,18 +172,19 @@ async def stage_rows(bucket: Bucket, store: MemoryStore) -> None:
 
 
 async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
+    job = await Stage.register(bucket)
     staged = []
     for number in range(70):
-        task = await Staging.open(store, query="job")
+        task = await Staging.open(store, job=job.incarnation)
         staged.append(await task.upload(pa.array([b"%d" % number], pa.binary())))
         if number == 0:
             await raise_epoch(store, 2**50, DEFAULT_RUNTIME, 10.0)
     await link_staged(bucket, staged)
     await link_staged(bucket, staged[:0])
     for _ in range(12):
-        task = await Staging.open(store, query="job")
+        task = await Staging.open(store, job=job.incarnation)
         await link_staged(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
-    assert await release_stages(bucket, "job")
+    await job.release()
 
 
 async def seal(bucket: Bucket, _: MemoryStore) -> None:

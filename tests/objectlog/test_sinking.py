@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +14,7 @@ import stratalog as sl
 from objectlog.crashing import CrashPoint, run_until_crash, sides_of
 from objectlog.leftovers import unlinked_data
 from objectlog.whole_log import FakeClock, bodies_of, rows_of, run
-from objectlog.wrapped_stores import GateStore, Puts, Trick, TrickyStore
+from objectlog.wrapped_stores import GateStore, PassingStore, Puts, Trick, TrickyStore
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed
 from stratalog.objectlog.amending import raise_epoch
 from stratalog.objectlog.fragment import is_relative
@@ -25,13 +25,12 @@ from stratalog.objectlog.sinking import (
     forget_query,
     last_batch,
     link_staged,
-    release_stages,
 )
-from stratalog.objectlog.stage import list_stages, revoke_stage
+from stratalog.objectlog.stage import Stage, list_stages, revoke_stage, stage_path
 from stratalog.objectlog.staging import Batch, StagedFragment, Staging
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore, StoreLike
-from stratalog.store.protocol import Store
+from stratalog.store.protocol import Listed, Store
 from stratalog.testing import History
 
 TRICKS: list[Trick] = ["lost", "dropped", "echoed", "refused", "late"]
@@ -55,6 +54,19 @@ async def staged_by(
 async def sink(url: StoreLike, batch: Batch, *tasks: Sequence[bytes]) -> Linked:
     staged = await staged_by(url, *tasks, query=batch.query, batch=batch.number)
     return await link_staged(url, staged, batch=batch)
+
+
+class MissingFromListings(PassingStore):
+    """Does not list one object: it was stored while the listing was under way."""
+
+    def __init__(self, inner: Store, path: str) -> None:
+        super().__init__(inner)
+        self._path = path
+
+    async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
+        async for row in super().list(prefix, after):
+            if row.path != self._path:
+                yield row
 
 
 class TestLinking:
@@ -324,16 +336,39 @@ class TestBesideOthers:
 
         run(main())
 
-    def test_stages_of_a_job_without_numbers_are_released_together(self) -> None:
+    def test_tasks_of_a_job_that_has_ended_are_over_also_late_ones(self, store_url: str) -> None:
+        """One that begins just when its job is given up has nobody to release its stage."""
+
+        async def main() -> None:
+            await sl.create_log(store_url)
+            job, other = [await Stage.register(store_url) for _ in range(2)]
+            early = await Staging.open(store_url, job=job.incarnation)
+            await early.upload(column(b"early"))
+            kept = await Staging.open(store_url, job=other.incarnation)
+            staged = [await kept.upload(column(b"kept"))]
+            assert (await sl.sweep(store_url)).deleted.objects == 0
+            await job.release()
+            late = await Staging.open(store_url, job=job.incarnation)
+            await late.upload(column(b"late"))
+            assert (await sl.sweep(store_url)).deleted.objects == 2
+            live = {each.incarnation for each in await list_stages(store_url)}
+            assert live == {other.incarnation, kept.stage.incarnation}
+            await link_staged(store_url, staged)
+            assert await bodies_of(store_url) == [b"kept"]
+
+        run(main())
+
+    def test_a_job_that_a_listing_missed_is_looked_for(self) -> None:
         async def main() -> None:
             store = MemoryStore()
             await sl.create_log(store)
-            await staged_by(store, [b"a"], [b"b"], query="job")
-            await staged_by(store, [b"c"], query="other")
-            assert await release_stages(store, "job") == 2
-            assert await release_stages(store, "job") == 0
-            states = {each.query: each.state for each in await list_stages(store)}
-            assert states == {"job": "released", "other": "live"}
+            job = await Stage.register(store)
+            task = await Staging.open(store, job=job.incarnation)
+            staged = [await task.upload(column(b"a"))]
+            await raise_epoch(store, 2**50, DEFAULT_RUNTIME, 10.0)
+            await sl.sweep(MissingFromListings(store, stage_path(job.incarnation)))
+            await link_staged(store, staged)
+            assert await bodies_of(store) == [b"a"]
 
         run(main())
 

@@ -5,7 +5,7 @@ The checks are only worth something if they notice these. Nothing here is shippe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -114,7 +114,7 @@ def revoked_stage_taken_for_live() -> Iterator[None]:
 def stage_over_before_its_batch_is_linked() -> Iterator[None]:
     """The sweep releases a stage as soon as the batch before its own is there."""
 
-    def early(self: StoredStage, manifest: Manifest) -> bool:
+    def early(self: StoredStage, manifest: Manifest, live: Collection[str]) -> bool:
         if self.query is None or self.batch is None:
             return False
         return (manifest.sinks or {}).get(self.query, -1) >= self.batch - 1

@@ -23,8 +23,8 @@ from simulation.keeping import WEAK_MOMENTS, Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import NotFound, StratalogError, Unknown
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.sinking import Linked, link_staged, release_stages
-from stratalog.objectlog.stage import list_stages
+from stratalog.objectlog.sinking import Linked, link_staged
+from stratalog.objectlog.stage import Stage, list_stages, revoke_stage
 from stratalog.objectlog.staging import Batch, StagedFragment, Staging
 from stratalog.objectlog.sweep import sweep
 from stratalog.runtime import Runtime
@@ -85,7 +85,7 @@ class Sinking(Keeping):
             bodies = tuple(itertools.chain(*self.batches[batch]))
             name = f"{batch.query}{batch.number}"
             self.calls[batch] = self.history.call(name, Append(bodies))
-        staged = await self.stage(store, runtime, self.batches[batch], batch.query, batch.number)
+        staged = await self.stage(store, runtime, self.batches[batch], batch)
         linked = await link_staged(store, staged, batch=batch, timeout_s=TIMEOUT_S, runtime=runtime)
         self.next[batch.query] = max(self.next[batch.query], batch.number + 1)
         if batch not in self.settled and linked.span is not None:
@@ -103,7 +103,8 @@ class Sinking(Keeping):
         partitions = self.partitions()
         call = self.history.call(job, Append(tuple(itertools.chain(*partitions))))
         try:
-            staged = await self.stage(store, node.runtime, partitions, job, None)
+            stage = await Stage.register(store, runtime=node.runtime)
+            staged = await self.stage(store, node.runtime, partitions, job=stage.incarnation)
             linked = await link_staged(store, staged, timeout_s=TIMEOUT_S, runtime=node.runtime)
         except Unknown:
             self.history.unknown(call)
@@ -112,7 +113,7 @@ class Sinking(Keeping):
             self.history.failed(call, error)
             raise
         self.history.ok(call, placed_at(linked))
-        await release_stages(store, job, runtime=node.runtime)
+        await stage.release()
 
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(
@@ -125,8 +126,8 @@ class Sinking(Keeping):
         store: Store,
         runtime: Runtime,
         partitions: tuple[Partition, ...],
-        query: str,
-        batch: int | None,
+        batch: Batch | None = None,
+        job: str | None = None,
     ) -> list[StagedFragment]:
         """The tasks of a job, one after the other; some of them run twice."""
         staged: list[StagedFragment] = []
@@ -134,7 +135,12 @@ class Sinking(Keeping):
             made: list[StagedFragment] = []
             for _ in range(self.random.choice((1, 1, 1, 2))):
                 task = await Staging.open(
-                    store, query=query, batch=batch, compression="none", runtime=runtime
+                    store,
+                    query=None if batch is None else batch.query,
+                    batch=None if batch is None else batch.number,
+                    job=job,
+                    compression="none",
+                    runtime=runtime,
                 )
                 cut = self.random.randint(0, len(partition))
                 parts = [part for part in (partition[:cut], partition[cut:]) if part]
@@ -180,10 +186,10 @@ class Sinking(Keeping):
         await self.check_batches()
 
     async def release_jobs(self, runtime: Runtime) -> None:
-        """What a person does about jobs that died: they number nothing, so nobody repeats them."""
+        """What a person does about jobs that died: nobody repeats them. Their tasks follow them."""
         for stage in await list_stages(self.store, runtime=runtime):
-            if stage.batch is None and stage.query is not None:
-                await release_stages(self.store, stage.query, runtime=runtime)
+            if stage.batch is None and stage.job is None and stage.state == "live":
+                await revoke_stage(self.store, stage.incarnation, runtime=runtime)
 
     async def check_batches(self) -> None:
         """Each batch once, whole, in its order, after the one before."""

@@ -35,7 +35,7 @@ from stratalog.objectlog.names import UploadNames, writer_label
 from stratalog.objectlog.position import LogPosition, Span
 from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.settling import judge_by_owner
-from stratalog.objectlog.stage import list_stages, load_stage, release_stage
+from stratalog.objectlog.stage import load_stage
 from stratalog.objectlog.staging import Batch, StagedFragment
 from stratalog.objectlog.tree import Tree
 from stratalog.objectlog.uploader import Beside
@@ -89,16 +89,6 @@ async def last_batch(
     store = PatientStore(open_store(url), runtime, LINK_TIMEOUT_S)
     manifest, _ = await load_manifest(store)
     return (manifest.sinks or {}).get(query)
-
-
-async def release_stages(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME) -> int:
-    """Release all stages of a job that is done with, also of its tasks that died. How many."""
-    store = PatientStore(open_store(url), runtime, LINK_TIMEOUT_S)
-    stages = await list_stages(store, runtime=runtime)
-    live = [each for each in stages if each.query == query and each.state == "live"]
-    for stage in live:
-        await release_stage(store, stage.incarnation, runtime)
-    return len(live)
 
 
 async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME) -> bool:

@@ -2,14 +2,16 @@
 
     path      stage/{incarnation}.json
     fields    incarnation, owner, note, epoch_us, write_id, state,
-              then when set: query, batch
+              then when set: query, batch, job
 
 A writer whose upload meets a sweep uploads again, which is cheap. A job that has uploaded for
 hours cannot. It registers a stage before its first upload, and the sweep leaves the objects of its
 incarnation alone while the stage is live. ``owner``, ``note`` and ``epoch_us`` (when it was
 registered) are for people, who may revoke the stage of a job that is gone. ``query`` and ``batch``
 say for what is uploaded, if that is a numbered batch (see ``sinking``): once the manifest has it,
-the stage is over, whoever has linked it, and the sweep releases it.
+the stage is over, whoever has linked it, and the sweep releases it. ``job`` is the incarnation of
+another stage, that of the whole job of which this is a part: when that one is not live any more,
+this one is over too, also if it was registered later.
 
     live ──► released      by the job, when it has linked its objects or given them up
     live ──► revoked       by a person; the sweep may take the objects, so the job cannot link them
@@ -27,6 +29,7 @@ stable.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import ClassVar, Literal
 
 import msgspec
@@ -64,9 +67,15 @@ class StoredStage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     state: State
     query: str | None = None
     batch: Natural | None = None
+    job: str | None = None
 
-    def is_over(self, manifest: Manifest) -> bool:
-        """Whether its batch is in the log, so that what it protects is linked or never will be."""
+    def is_over(self, manifest: Manifest, live: Collection[str]) -> bool:
+        """Whether what it protects is linked or never will be, as its batch or its job tells.
+
+        ``live`` are the incarnations of all stages that are live.
+        """
+        if self.job is not None and self.job not in live:
+            return True
         if self.query is None or self.batch is None:
             return False
         return (manifest.sinks or {}).get(self.query, -1) >= self.batch
@@ -93,6 +102,7 @@ class Stage:
         note: str = "",
         query: str | None = None,
         batch: int | None = None,
+        job: str | None = None,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Stage:
         """A new stage, live from now on. ``owner`` is the host and the process if none is given."""
@@ -109,6 +119,7 @@ class Stage:
             state="live",
             query=query,
             batch=batch,
+            job=job,
         )
         patience = Patience(runtime, STAGE_TIMEOUT_S)
         await create(store, stage_path(names.incarnation), stored.to_json(), patience)

@@ -80,6 +80,7 @@ class Staging:
         *,
         query: str | None = None,
         batch: int | None = None,
+        job: str | None = None,
         owner: str | None = None,
         note: str = "",
         compression: Compression = "zstd",
@@ -87,11 +88,12 @@ class Staging:
     ) -> Staging:
         """Register a stage. ``Sealed`` if the log takes no more records.
 
-        ``query`` names the job to which it belongs, ``batch`` the batch if it numbers them.
+        It belongs to a ``batch`` of a ``query``, or to the ``job`` whose own stage has this
+        incarnation.
         """
         store = open_store(url)
         stage = await Stage.register(
-            store, owner=owner, note=note, query=query, batch=batch, runtime=runtime
+            store, owner=owner, note=note, query=query, batch=batch, job=job, runtime=runtime
         )
         if stage.manifest.seal is not None:
             await stage.release()

@@ -26,7 +26,8 @@ What does not look like a name of ours is reported and left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stratalog.errors import Conflict, NotFound
@@ -219,17 +220,29 @@ class _Sweep:
                 self._spared[found.incarnation] = before + Amount(1, size)
 
     async def _list_stages(self) -> None:
-        """All stages; those whose batch is in the log are released before they are judged."""
+        """All stages; those whose batch or job is over are released before they are judged."""
         self._stages = await list_stages(self._store, runtime=self._runtime)
-        of_batches = [stage for stage in self._live_stages() if stage.query is not None]
-        if not of_batches or self._dry_run:
+        parts = [each for each in self._live_stages() if each.query is not None or each.job]
+        if not parts or self._dry_run:
             return
         manifest, _ = await load_manifest(self._store)
-        over = [stage for stage in of_batches if stage.is_over(manifest)]
+        live = await self._live_jobs(parts)
+        over = [stage for stage in parts if stage.is_over(manifest, live)]
         for stage in over:
             await release_stage(self._store, stage.incarnation, self._runtime)
         if over:
             self._stages = await list_stages(self._store, runtime=self._runtime)
+
+    async def _live_jobs(self, parts: Sequence[StoredStage]) -> set[str]:
+        """The live stages. A job registers its own first, but a listing may still have missed it,
+        so one that was not listed is looked for."""
+        live = {stage.incarnation for stage in self._live_stages()}
+        listed = {stage.incarnation for stage in self._stages}
+        for job in sorted({stage.job for stage in parts if stage.job} - listed):
+            with contextlib.suppress(NotFound):
+                stored, _ = await load_stage(self._store, job)
+                live |= {job} if stored.state == "live" else set()
+        return live
 
     async def _raise_epoch(self, epoch: int) -> None:
         """Step 4. If another sweep has raised it meanwhile, that is as good: it was lower when

@@ -39,7 +39,8 @@ from stratalog.herd.names import log_store
 from stratalog.objectlog.creation import create_log
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.sinking import Linked, is_linked, link_staged, release_stages
+from stratalog.objectlog.sinking import Linked, is_linked, link_staged
+from stratalog.objectlog.stage import Stage, release_stage
 from stratalog.objectlog.staging import Batch, StagedFragment, Staging
 from stratalog.pipeline.places import below
 from stratalog.pipeline.sink_options import SinkOptions, parse_sink
@@ -68,8 +69,11 @@ class Target:
 
     url: str
     options: SinkOptions
-    job: str
-    """What the stages of this job are known by: its query, or an id of its own."""
+    query: str | None = None
+    """Who writes, if the writes are numbered."""
+
+    job: str | None = None
+    """If they are not: the stage of the whole job, to which those of the tasks belong."""
 
     log_id: str | None = None
     """In a herd: the id of the log."""
@@ -90,7 +94,7 @@ def batch_writer(
     with whole_errors():
         parsed = parse_sink(options, streaming=False)
         _check_rows(schema, overwrite)
-        return BatchSink(_found(parsed, parsed.query or DEFAULT_RUNTIME.new_id()))
+        return BatchSink(_run(lambda: _located(parsed, is_numbered=parsed.query is not None)))
 
 
 def stream_writer(
@@ -100,7 +104,7 @@ def stream_writer(
     with whole_errors():
         parsed = parse_sink(options, streaming=True)
         _check_rows(schema, overwrite)
-        return StreamSink(_found(parsed, parsed.query or ""))
+        return StreamSink(_run(lambda: _located(parsed, is_numbered=True)))
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -128,8 +132,9 @@ class BatchSink(DataSourceArrowWriter):
 
     def _release(self) -> None:
         """Of a write without a number: nobody else knows that it is over."""
-        if self._target.options.query is None:
-            _run(lambda: release_stages(self._target.url, self._target.job))
+        job = self._target.job
+        if job is not None:
+            _run(lambda: release_stage(open_store(self._target.url), job, DEFAULT_RUNTIME))
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -141,14 +146,14 @@ class StreamSink(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         with whole_errors():
             task = TaskContext.get()
-            query = self._target.job or _property(task, QUERY_PROPERTY)
+            query = self._target.query or _property(task, QUERY_PROPERTY)
             number = _property(task, BATCH_PROPERTY)
             if query is None or number is None:
                 raise Invalid(
                     "this is not a micro-batch of a stream: it has no query and no number",
                     hint="Use df.write with the options queryId and batchId.",
                 )
-            return _stage(replace(self._target, job=query), iterator, int(number))
+            return _stage(replace(self._target, query=query), iterator, int(number))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         with whole_errors():
@@ -172,7 +177,7 @@ def _stage(target: Target, batches: Iterator[pa.RecordBatch], number: int | None
         for bodies in _bodies(batches, target.options.fragment_bytes):
             if staging is None:
                 staging = _run(lambda: _open(target, number))
-                if _is_there(staging, target.job, number):
+                if _is_there(staging, target.query, number):
                     break
             if len(under_way) >= UPLOADS_MAX:
                 fragments.append(under_way.popleft().result())
@@ -182,22 +187,25 @@ def _stage(target: Target, batches: Iterator[pa.RecordBatch], number: int | None
         if staging is not None:
             _give_up(staging)
         raise
-    return Staged(tuple(fragments), target.job)
+    return Staged(tuple(fragments), target.query)
 
 
 async def _open(target: Target, number: int | None) -> Staging:
     return await Staging.open(
         target.url,
-        query=target.job,
+        query=target.query,
         batch=number,
+        job=target.job,
         note="a task of Spark",
         compression=target.options.compression,
     )
 
 
-def _is_there(staging: Staging, query: str, number: int | None) -> bool:
+def _is_there(staging: Staging, query: str | None, number: int | None) -> bool:
     """Whether the batch was linked by an earlier attempt, so that nothing need be stored."""
-    return number is not None and is_linked(staging.stage.manifest, Batch(query, number))
+    if query is None or number is None:
+        return False
+    return is_linked(staging.stage.manifest, Batch(query, number))
 
 
 def _begin(staging: Staging, bodies: pa.Array) -> Future[StagedFragment]:
@@ -261,27 +269,30 @@ def _property(task: TaskContext | None, name: str) -> str | None:
 # On the driver
 
 
-def _found(options: SinkOptions, job: str) -> Target:
-    """The log that was meant. It is there, or is created if that was asked for."""
-    target = _run(lambda: _locate(options, job))
-    log.debug("rows go to %s", target.url)
-    return target
+async def _located(options: SinkOptions, *, is_numbered: bool) -> Target:
+    """The log that was meant, created if that was asked for, and the stage of the job."""
+    url, log_id = await _place_of(options)
+    if is_numbered:
+        return Target(url, options, query=options.query, log_id=log_id)
+    stage = await Stage.register(url, note="a write of Spark")
+    return Target(url, options, job=stage.incarnation, log_id=log_id)
 
 
-async def _locate(options: SinkOptions, job: str) -> Target:
+async def _place_of(options: SinkOptions) -> tuple[str, str | None]:
+    """Where the log is, and its id if it belongs to a herd."""
     root = open_store(options.url)
+    patient = PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S)
     if options.log is None:
         if options.create:
             await create_log(root, exist_ok=True)
-        await load_manifest(PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S))
-        return Target(options.url, options, job)
+        await load_manifest(patient)
+        return options.url, None
     if options.create:
         async with Herd.open(root) as herd:
             log_id = await (await herd.create(options.log, exist_ok=True)).id()
     else:
-        patient = PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S)
         log_id = (await Catalogue(patient, DEFAULT_RUNTIME).find(options.log)).id
-    return Target(below(options.url, f"logs/{log_id}"), options, job, log_id)
+    return below(options.url, f"logs/{log_id}"), log_id
 
 
 def _link(
