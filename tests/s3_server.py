@@ -4,6 +4,9 @@ Whoever needs it first starts it, under a file lock in the run's folder. The pro
 run (pytest itself, or the controller of pytest-xdist) outlives all workers, also those that crash,
 and stops it at the end. A run that was killed leaves a folder behind; the next run finds it, sees
 that its owner is dead, and stops that server by its process id.
+
+What the processes of a run put aside (sockets, Spark's scratch folders) goes to that folder too.
+Only what pytest keeps for people, the ``tmp_path`` of tests, stays where it would be anyway.
 """
 
 from __future__ import annotations
@@ -69,11 +72,14 @@ def begin_run() -> bool:
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     (folder / "owner").write_text(str(os.getpid()))
     os.environ[FOLDER_VARIABLE] = str(folder)
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return True
 
 
 def end_run() -> None:
     """Stop the server, if one was started, and remove the folder. For the owner only."""
+    tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]
     _stop(Path(os.environ.pop(FOLDER_VARIABLE)))
 
 

@@ -6,18 +6,16 @@ inverses, the order does not matter, and two sums add up to the sum of the union
 
     Setsum.of(b"A") + Setsum.of(b"B") == Setsum.of(b"A", b"B")
 
-A log record's item is ``offset (u64 BE) ‖ timestamp_us (u64 BE) ‖ body``, so a sum binds every
-body to its place and time. The printed form is 64 hex digits of the 32 little-endian bytes, as
-Chroma's wal3 prints it. Persisted: keep stable.
+A log record's item has its offset and its time before its body (see ``objectlog.record_sums``), so
+a sum binds every body to its place and time. The printed form is 64 hex digits of the 32
+little-endian bytes, as Chroma's wal3 prints it. Persisted: keep stable.
 """
 
 from __future__ import annotations
 
 import operator
-import os
 import struct
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha3_256
 
 import numpy as np
@@ -39,7 +37,6 @@ DIGEST_BYTES = 32
 
 _primes = np.array(PRIMES, dtype=np.uint64)
 _columns = struct.Struct("<8I")
-_begun = sha3_256()
 
 
 class Setsum:
@@ -129,52 +126,3 @@ class Setsum:
 
 
 EMPTY = Setsum()
-
-
-# Below this size hashlib keeps the interpreter to itself. Threads that hash small items at the same
-# time would only take it from each other, at a price, so they take turns.
-PARALLEL_BYTES_MIN = 2048
-_turn = threading.Lock()
-
-
-def _renew_turn() -> None:
-    """A forked child must not inherit a turn that its parent's thread has."""
-    global _turn
-    _turn = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_turn)
-
-
-def sum_of_records(
-    offsets: npt.NDArray[np.uint64],
-    timestamps_us: npt.NDArray[np.uint64],
-    bodies: Sequence[bytes | memoryview],
-) -> Setsum:
-    """The sum of a batch of log records: one hash a record, everything else in bulk."""
-    stacked = np.empty((len(offsets), 2), dtype=">u8")
-    stacked[:, 0] = offsets
-    stacked[:, 1] = timestamps_us
-    headers = [header for (header,) in struct.iter_unpack("16s", stacked.tobytes())]
-    if bodies and len(bodies[0]) < PARALLEL_BYTES_MIN:
-        with _turn:
-            digests = _digests(headers, bodies)
-    else:
-        digests = _digests(headers, bodies)
-    return Setsum.of_digests(b"".join(digests))
-
-
-def _digests(headers: Sequence[bytes], bodies: Sequence[bytes | memoryview]) -> list[bytes]:
-    """The hash of each header and body, without joining them.
-
-    To copy a hash that has just begun takes less time than to begin another one.
-    """
-    begin = _begun.copy
-    digests = []
-    for header, body in zip(headers, bodies, strict=True):
-        item = begin()
-        item.update(header)
-        item.update(body)
-        digests.append(item.digest())
-    return digests

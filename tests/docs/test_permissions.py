@@ -38,11 +38,11 @@ EVERYTHING = "everything"
 RIGHTS = ("reads", "lists", "creates", "replaces", "deletes")
 
 
-def granted() -> dict[str, dict[str, set[str]]]:
-    """The rights of each role: prefixes, or everything."""
+def granted(heading: str = "# Permissions") -> dict[str, dict[str, set[str]]]:
+    """The rights of each role in a table: prefixes, or everything."""
     roles: dict[str, dict[str, set[str]]] = {}
     before: dict[str, set[str]] = {}
-    for role, cells in table_of("permissions.md", "# Permissions").items():
+    for role, cells in table_of("permissions.md", heading).items():
         rights = {}
         for right, cell in zip(RIGHTS, cells, strict=True):
             if cell == "the same":
@@ -278,6 +278,75 @@ ROLES: dict[str, Role] = {
     "destroy": destroy_all,
     "doctor": examine_the_store,
 }
+
+
+async def create_in_a_herd(bucket: Bucket, _: MemoryStore) -> None:
+    async with sl.Herd.open(bucket) as herd:
+        await herd.create("new")
+
+
+async def write_to_a_herd(bucket: Bucket, _: MemoryStore) -> None:
+    async with sl.Herd.open(bucket, server="another") as herd:
+        await herd.log("ada").append(b"x")
+
+
+async def read_a_herd(bucket: Bucket, _: MemoryStore) -> None:
+    async with sl.Herd.open(bucket) as herd:
+        assert [name async for name in herd.names()] == ["ada", "bob"]
+        async with herd.log("ada").reader() as reader:
+            assert len([record async for record in reader.records()]) == 3
+
+
+async def roll_up_a_herd(bucket: Bucket, store: MemoryStore) -> None:
+    async with sl.Herd.open(bucket, server="worker") as herd:
+        for _ in range(2):
+            found = await sl.roll_up(herd)
+            assert len(found.dirty) == 2
+            assert not found.troubles
+        async with sl.Herd.open(store) as other:
+            await (await other.log("bob").cursors()).create("compaction", 4)
+        assert len((await sl.roll_up(herd)).dirty) == 1
+
+
+async def drop_from_a_herd(bucket: Bucket, _: MemoryStore) -> None:
+    async with sl.Herd.open(bucket) as herd:
+        await herd.drop("bob")
+
+
+HERD_ROLES: dict[str, Role] = {
+    "a server that creates logs": create_in_a_herd,
+    "a server that writes": write_to_a_herd,
+    "whoever reads": read_a_herd,
+    "roll-up": roll_up_a_herd,
+    "drop": drop_from_a_herd,
+}
+
+
+def granted_in_a_herd() -> dict[str, dict[str, set[str]]]:
+    """By the role without what is in brackets behind it."""
+    roles = granted("## In a herd")
+    return {role.partition(" (")[0].strip("`"): rights for role, rights in roles.items()}
+
+
+def test_every_role_in_a_herd_is_tried() -> None:
+    assert list(granted_in_a_herd()) == list(HERD_ROLES)
+
+
+@pytest.mark.parametrize("role", HERD_ROLES)
+def test_a_role_in_a_herd_needs_what_the_table_grants_and_nothing_else(role: str) -> None:
+    rights = granted_in_a_herd()[role]
+
+    async def main() -> None:
+        store = MemoryStore()
+        async with sl.Herd.open(store, server="api") as herd:
+            for name in ("ada", "bob"):
+                await (await herd.create(name)).append_many([b"one", b"two", b"three"])
+        bucket = Bucket(store, rights)
+        await HERD_ROLES[role](bucket, store)
+        for right, folders in rights.items():
+            assert folders <= bucket.used[right], f"it never {right} some of them"
+
+    run(main())
 
 
 def test_every_role_of_the_table_is_tried() -> None:

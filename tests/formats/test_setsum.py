@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog import Setsum
 from stratalog.errors import Invalid
-from stratalog.setsum import EMPTY, PRIMES, sum_of_records
+from stratalog.objectlog.record_sums import CHUNK_RECORDS, JOIN_BYTES_MAX, sum_of_records
+from stratalog.setsum import EMPTY, PRIMES
 
 VECTORS = {
     (): "0" * 64,
@@ -28,7 +30,7 @@ def sum_of(offsets: list[int], timestamp_us: int, bodies: list[bytes]) -> Setsum
     return sum_of_records(
         np.array(offsets, dtype=np.uint64),
         np.full(len(offsets), timestamp_us, dtype=np.uint64),
-        bodies,
+        pa.array(bodies, pa.binary()),
     )
 
 
@@ -95,18 +97,45 @@ def test_a_total_equals_adding_one_by_one(sums: list[Setsum]) -> None:
     assert Setsum.total(sums) == one_by_one
 
 
+def one_by_one(offset: int, timestamp_us: int, bodies: list[bytes]) -> Setsum:
+    """The sum of records from an offset on, by the definition."""
+    return Setsum.of(
+        *(
+            number.to_bytes(8, "big") + timestamp_us.to_bytes(8, "big") + body
+            for number, body in enumerate(bodies, offset)
+        )
+    )
+
+
 @given(st.lists(st.tuples(U63, U63, st.binary(max_size=40)), max_size=20))
 def test_a_batch_equals_its_records_one_by_one(records: list[tuple[int, int, bytes]]) -> None:
     found = sum_of_records(
         np.array([offset for offset, _, _ in records], dtype=np.uint64),
         np.array([timestamp_us for _, timestamp_us, _ in records], dtype=np.uint64),
-        [memoryview(body) for _, _, body in records],
+        pa.array([body for _, _, body in records], pa.binary()),
     )
-    items = [
-        offset.to_bytes(8, "big") + timestamp_us.to_bytes(8, "big") + body
-        for offset, timestamp_us, body in records
-    ]
-    assert found == Setsum.of(*items)
+    assert found == Setsum.total(one_by_one(*record[:2], [record[2]]) for record in records)
+
+
+@pytest.mark.parametrize("count", [1, CHUNK_RECORDS - 1, CHUNK_RECORDS, 2 * CHUNK_RECORDS + 1])
+@pytest.mark.parametrize("size", [0, 1, JOIN_BYTES_MAX, JOIN_BYTES_MAX + 1])
+def test_a_batch_of_any_shape_equals_its_records_one_by_one(count: int, size: int) -> None:
+    bodies = [bytes([number % 256]) * size for number in range(count)]
+    assert sum_of([*range(7, 7 + count)], 9, bodies) == one_by_one(7, 9, bodies)
+
+
+def test_large_and_small_bodies_in_one_batch() -> None:
+    bodies = [b"x" * (70_000 if number % 1500 == 3 else number % 50) for number in range(4000)]
+    assert sum_of([*range(4000)], 9, bodies) == one_by_one(0, 9, bodies)
+
+
+@pytest.mark.parametrize("size", [3, JOIN_BYTES_MAX + 3])
+def test_a_slice_of_a_column_is_hashed_as_such(size: int) -> None:
+    bodies = [bytes([number % 256]) * size for number in range(3000)]
+    part = pa.array(bodies, pa.binary()).slice(700, 1500)
+    offsets = np.arange(700, 2200, dtype=np.uint64)
+    found = sum_of_records(offsets, np.full(1500, 9, dtype=np.uint64), part)
+    assert found == one_by_one(700, 9, bodies[700:2200])
 
 
 @given(SUMS)

@@ -26,8 +26,9 @@ from stratalog.objectlog.damage import DamageKind
 from stratalog.objectlog.fragment import encode_fragment, fragment_path
 from stratalog.objectlog.garbage import GARBAGE_PATH
 from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.record_sums import sum_of_records
 from stratalog.objectlog.snapshot import Entry, snapshot_path
-from stratalog.setsum import Setsum, sum_of_records
+from stratalog.setsum import Setsum
 
 SHAPE = (((LEAF, LEAF, LEAF), (LEAF, LEAF)), (LEAF, LEAF), LEAF, LEAF)
 FRAGMENTS = 9
@@ -104,7 +105,7 @@ def records(first: int, times_us: Sequence[int], bodies: Sequence[bytes]) -> tup
     table = pa.table({"offset": offsets, "timestamp_us": times, "body": pa.array(bodies)})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    return sink.getvalue().to_pybytes(), sum_of_records(offsets, times, bodies)
+    return sink.getvalue().to_pybytes(), sum_of_records(offsets, times, pa.array(bodies))
 
 
 PLANTERS: dict[str, tuple[DamageKind, Planter]] = {}

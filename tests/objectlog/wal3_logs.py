@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 import stratalog as sl
 from objectlog.trees import LEAF, Shape
-from stratalog.setsum import Setsum, sum_of_records
+from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.setsum import Setsum
 from stratalog.testing import Row
 
 ZEROS = "0" * 64
@@ -123,7 +124,7 @@ class Wal3Log:
             "start": {"offset": first},
             "limit": {"offset": self._offset},
             "num_bytes": len(data),
-            "setsum": sum_of_records(stored, times, bodies).hexdigest(),
+            "setsum": sum_of_records(stored, times, pa.array(bodies, pa.binary())).hexdigest(),
         }
 
 

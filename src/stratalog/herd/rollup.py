@@ -27,10 +27,10 @@ from stratalog.herd.names import SIDES, dirty_store, log_store
 from stratalog.herd.options import RollUpOptions
 from stratalog.objectlog.collector import collect
 from stratalog.objectlog.cursor import Cursor, CursorStore
-from stratalog.objectlog.fragment import body_views
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CollectorOptions
 from stratalog.objectlog.reader import LogReader
+from stratalog.objectlog.record_sums import body_views
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 

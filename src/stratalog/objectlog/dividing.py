@@ -11,12 +11,11 @@ from stratalog.errors import Invalid
 from stratalog.objectlog.fragment import (
     EncodedFragment,
     Fragment,
-    body_views,
     decode_fragment,
     encode_fragment,
 )
 from stratalog.objectlog.position import LogPosition
-from stratalog.setsum import sum_of_records
+from stratalog.objectlog.record_sums import sum_of_records
 
 
 def encode_part(data: bytes, entry: Fragment, from_offset: int, to_offset: int) -> EncodedFragment:
@@ -26,9 +25,7 @@ def encode_part(data: bytes, entry: Fragment, from_offset: int, to_offset: int) 
     )
     offsets, times_us, bodies = rows.columns
     encoded = encode_fragment(from_offset, times_us[0].as_py(), bodies.to_pylist())
-    if encoded.setsum != sum_of_records(
-        offsets.to_numpy(), times_us.to_numpy(), body_views(bodies)
-    ):
+    if encoded.setsum != sum_of_records(offsets.to_numpy(), times_us.to_numpy(), bodies):
         raise Invalid(
             f"{entry.path} holds records of several times and cannot be divided",
             hint=f"Choose offset {entry.start.offset} or {entry.limit.offset} instead.",

@@ -24,16 +24,16 @@ from stratalog.objectlog.fragment import (
     BUCKET_FRAGMENTS,
     RECORD_SCHEMA,
     Fragment,
-    body_views,
     decode_fragment,
 )
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.ownership import Kind, own
 from stratalog.objectlog.position import LogPosition
+from stratalog.objectlog.record_sums import sum_of_records
 from stratalog.objectlog.snapshot import SnapshotPointer
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.runtime import Runtime
-from stratalog.setsum import EMPTY, Setsum, sum_of_records
+from stratalog.setsum import EMPTY, Setsum
 from stratalog.store.protocol import Store
 
 READS_AT_ONCE = 8
@@ -133,7 +133,7 @@ def entry_of(path: str, seq_no: int, data: bytes) -> Fragment | None:
     except (Corrupt, pa.ArrowException, OSError, ValueError, TypeError):
         return None
     offsets, times_us = batch.column(0).to_numpy(), batch.column(1).to_numpy()
-    setsum = sum_of_records(offsets, times_us, body_views(batch.column(2)))
+    setsum = sum_of_records(offsets, times_us, batch.column(2))
     return msgspec.structs.replace(entry, setsum=setsum)
 
 

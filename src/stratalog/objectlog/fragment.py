@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -30,8 +29,9 @@ import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.position import LogPosition, Natural
+from stratalog.objectlog.record_sums import sum_of_records
 from stratalog.objectlog.stored_json import StoredObject
-from stratalog.setsum import Setsum, sum_of_records
+from stratalog.setsum import Setsum
 
 BUCKET_FRAGMENTS = 4096
 
@@ -116,36 +116,33 @@ def encode_fragment(
     Only bodies are compressed, and only when there is enough to gain: the other two columns are a
     few bytes already, and setting up a compressor takes longer than writing a small record.
     """
-    return _encode(
-        RECORD_SCHEMA, first_offset, timestamp_us, bodies, _body_column(bodies), compression
-    )
+    return _encode(RECORD_SCHEMA, first_offset, timestamp_us, _body_column(bodies), compression)
 
 
 def encode_staged(
     timestamp_us: int, bodies: pa.Array, compression: Compression = "zstd"
 ) -> EncodedFragment:
     """Hash and encode records whose position is not known yet, from a column of bodies."""
-    return _encode(_RELATIVE_SCHEMA, 0, timestamp_us, body_views(bodies), bodies, compression)
+    return _encode(_RELATIVE_SCHEMA, 0, timestamp_us, bodies, compression)
 
 
 def _encode(
     schema: pa.Schema,
     first_offset: int,
     timestamp_us: int,
-    bodies: Sequence[bytes | memoryview],
-    body: pa.Array,
+    bodies: pa.Array,
     compression: Compression,
 ) -> EncodedFragment:
     count = len(bodies)
     offsets = np.arange(first_offset, first_offset + count, dtype=np.uint64)
     timestamps = np.full(count, timestamp_us, dtype=np.uint64)
     setsum = sum_of_records(offsets, timestamps, bodies)
-    table = pa.Table.from_arrays([pa.array(offsets), pa.array(timestamps), body], schema=schema)
+    table = pa.Table.from_arrays([pa.array(offsets), pa.array(timestamps), bodies], schema=schema)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         schema,
-        compression={"body": compression if body.nbytes >= COMPRESS_BYTES_MIN else "none"},
+        compression={"body": compression if bodies.nbytes >= COMPRESS_BYTES_MIN else "none"},
         use_dictionary=False,
         write_statistics=schema.names[:2],
         column_encoding={schema.names[0]: _NUMBERS, "timestamp_us": _NUMBERS, "body": "PLAIN"},
@@ -249,7 +246,7 @@ def _check_sum(
     bodies: pa.Array,
     entry: Fragment,
 ) -> None:
-    found = sum_of_records(hashed_offsets, timestamps_us, body_views(bodies))
+    found = sum_of_records(hashed_offsets, timestamps_us, bodies)
     if found != entry.setsum:
         raise Corrupt(
             f"{entry.path} does not add up to its setsum",
@@ -257,15 +254,3 @@ def _check_sum(
             expected=entry.setsum.hexdigest(),
             actual=found.hexdigest(),
         )
-
-
-def body_views(column: pa.Array) -> list[memoryview]:
-    """Each body of a binary column, without copying it."""
-    _, bounds_buffer, data_buffer = column.buffers()
-    if data_buffer is None:
-        return [memoryview(b"")] * len(column)
-    bounds = np.frombuffer(bounds_buffer, dtype=np.int32)[
-        column.offset : column.offset + len(column) + 1
-    ].tolist()
-    data = memoryview(data_buffer)
-    return [data[low:high] for low, high in pairwise(bounds)]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stratalog.errors import Corrupt
-from stratalog.objectlog.fragment import body_views
+from stratalog.objectlog.record_sums import body_views
 from stratalog.objectlog.self_describing import MAGIC, decode_described
 
 MISSING_RANGES_MAX = 10_000

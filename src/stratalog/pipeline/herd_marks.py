@@ -11,8 +11,8 @@ from stratalog.herd.mark import Mark
 from stratalog.herd.names import SIDES, dirty_store
 from stratalog.herd.rollup import ROLLUP_CURSOR
 from stratalog.objectlog.cursor import CursorStore
-from stratalog.objectlog.fragment import body_views
 from stratalog.objectlog.reader import LogReader
+from stratalog.objectlog.record_sums import body_views
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store.protocol import Store
 

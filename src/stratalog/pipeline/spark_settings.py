@@ -90,6 +90,8 @@ def default_settings(
     if (threads := _CORES.fullmatch(master)) is not None:
         count = cores if threads[1] == "*" else int(threads[1] or 1)
         settings["spark.sql.shuffle.partitions"] = str(max(count, 1))
+    if (folder := environment.get("TMPDIR")) and '"' not in folder:  # Java does not look at it
+        settings["spark.driver.defaultJavaOptions"] = f'"-Djava.io.tmpdir={folder}"'
     if "SPARK_DRIVER_MEMORY" not in environment:
         settings["spark.driver.memory"] = f"{driver_memory_mib(memory_bytes)}m"
     return settings

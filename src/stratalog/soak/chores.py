@@ -36,10 +36,10 @@ from stratalog.objectlog import (
 from stratalog.objectlog.destroy import destroy
 from stratalog.objectlog.fork_note import note_of
 from stratalog.objectlog.forking import fork
-from stratalog.objectlog.fragment import body_views
 from stratalog.objectlog.manifest import load_any_manifest
 from stratalog.objectlog.numbering import stretches_of
 from stratalog.objectlog.pin import Pin, PinStore
+from stratalog.objectlog.record_sums import body_views
 from stratalog.objectlog.self_describing import HEADER_BYTES, SelfDescribed, encode_described
 from stratalog.objectlog.sweep import sweep
 from stratalog.objectlog.unforking import abort_fork

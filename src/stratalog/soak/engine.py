@@ -18,8 +18,8 @@ from functools import partial
 
 from stratalog.errors import Corrupt, NotFound, StratalogError, Trimmed, Unavailable
 from stratalog.objectlog import LogReader, ReaderOptions, create_log
-from stratalog.objectlog.fragment import body_views
 from stratalog.objectlog.manifest import load_manifest
+from stratalog.objectlog.record_sums import body_views
 from stratalog.objectlog.self_describing import RUN_DIGITS
 from stratalog.objectlog.verification import verify
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

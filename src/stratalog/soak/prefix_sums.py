@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from stratalog.objectlog.fragment import body_views
-from stratalog.setsum import EMPTY, Setsum, sum_of_records
+from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.setsum import EMPTY, Setsum
 
 KEPT_MAX = 4096
 
@@ -21,7 +21,7 @@ KEPT_MAX = 4096
 def sum_of_batch(batch: pa.RecordBatch) -> Setsum:
     """Hash every record of a batch."""
     offsets, times_us = batch.column(0).to_numpy(), batch.column(1).to_numpy()
-    return sum_of_records(offsets, times_us, body_views(batch.column(2)))
+    return sum_of_records(offsets, times_us, batch.column(2))
 
 
 class PrefixSums:
