@@ -23,7 +23,7 @@ from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.repair import repair
 from stratalog.objectlog.scrub import scrub
 from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.stage import Stage, remove_stages
 from stratalog.objectlog.staging import Staging
 from stratalog.objectlog.storage import measure_storage
 from stratalog.objectlog.sweep import sweep
@@ -105,6 +105,7 @@ async def made() -> MemoryStore:
     await MadeLog(SHAPE, encoded=True).store(store)
     await sl.CursorStore(store).create("keeper", 2)
     await PinStore(store).create("past", 1, 3, expires_us=1)
+    await (await PinStore(store).create("over", 1, 3, once=True)).release()
     await (await PinStore(store).create("released", 2, 4)).release()
     return store
 
@@ -185,6 +186,7 @@ async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
         task = await Staging.open(store, job=job.incarnation)
         await link_staged(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
     await job.release()
+    await remove_stages(bucket, [job.incarnation, *{each.incarnation for each in staged}])
 
 
 async def seal(bucket: Bucket, _: MemoryStore) -> None:

@@ -10,7 +10,7 @@ import stratalog as sl
 from herd.test_herd import BrokenStore, begin_a_sweep
 from objectlog.crashing import CrashPoint, run_until_crash, sides_of
 from objectlog.whole_log import FakeClock, run
-from objectlog.wrapped_stores import CountingStore, PassingStore, Puts
+from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore, Puts
 from stratalog.errors import Invalid, Unavailable
 from stratalog.herd import Herd, RolledUp, RollUpOptions, roll_up
 from stratalog.herd.names import log_store
@@ -263,6 +263,24 @@ class TestBehaviour27:
             ids = await written(root, ["x", "y", "z"])
             both = await asyncio.gather(rolled(root, "w1"), rolled(root, "w2"))
             assert all(dirty_ids(found) == {*ids.values()} for found in both)
+            assert dirty_ids(await rolled(root, "w3")) == {*ids.values()}
+
+        run(main())
+
+    def test_one_that_is_slower_finds_the_marks_collected(self) -> None:
+        """Between its reading and its moving of the cursor another worker has done it all."""
+
+        async def main() -> None:
+            root = MemoryStore()
+            ids = await written(root, ["x"])
+            gate = GateStore(root, "dirty/w1/")
+            slow = asyncio.ensure_future(rolled(gate, "w1"))
+            await gate.arrived.wait()
+            await written(root, ["x"])
+            await rolled(root, "w2")
+            gate.open()
+            found = await slow
+            assert (dirty_ids(found), found.troubles) == ({*ids.values()}, ())
             assert dirty_ids(await rolled(root, "w3")) == {*ids.values()}
 
         run(main())

@@ -101,6 +101,23 @@ def test_leftovers_are_tidied_and_swept_if_asked(spark: SparkSession, tmp_path: 
     run(check_whole_log(store_of(root, "a")))
 
 
+def test_a_sweep_is_about_all_logs(spark: SparkSession, tmp_path: Path) -> None:
+    """Also about those that have nothing to give back, or no cursor at all."""
+    root = root_of(tmp_path)
+    fill(root, {"a": 40, "b": 40, "c": 40}, fragments=4)
+    for name, offset in (("a", 21), ("b", 1)):
+        set_cursor(root, name, offset)
+    for name in "abc":
+        run(litter(store_of(root, name)))
+    options = HerdCollectOptions(interval_s=0.0, sweep=True)
+    done = collect_herd(spark, root, options=options)
+    assert done.troubles == ()
+    assert {each.log: each.records for each in done.logs} == {"a": 20, "b": 0, "c": 0}
+    assert all(each.swept for each in done.logs)
+    for name in "abc":
+        run(check_whole_log(store_of(root, name)))
+
+
 def test_the_wait_for_slow_readers_is_shared(spark: SparkSession, tmp_path: Path) -> None:
     """The logs of one task wait together, not one after the other."""
     root = root_of(tmp_path)

@@ -30,10 +30,10 @@ from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import ScrubOptions
 from stratalog.objectlog.scrub import scrub
 from stratalog.objectlog.scrub_report import ScrubReport
-from stratalog.pipeline.audit import load_audit, read_audit, runs
+from stratalog.pipeline.audit import load_audit, load_whole_audit, read_audit, runs
 from stratalog.pipeline.herd_logs import LogRef
 from stratalog.pipeline.herd_scrub import HerdScrubOptions, _even_shares, scrub_herd
-from stratalog.pipeline.scrub_results import HerdScrub
+from stratalog.pipeline.scrub_results import AddedUp, HerdScrub, LogScrub
 from stratalog.pipeline.scrub_tasks import WALKED, examine, walk
 from stratalog.setsum import Setsum
 from stratalog.store import open_store
@@ -191,6 +191,36 @@ def test_old_audits_go_and_those_that_did_not_end_stay(spark: SparkSession, tmp_
     told = [scrub_herd(spark, root, options=options).run for _ in range(3)]
     assert run(runs(store)) == told[1:]
     assert {path.split("/")[1] for path in paths_below(root, "audits/")} == set(told[1:])
+
+
+def test_scrubs_of_some_logs_push_out_none_of_all(spark: SparkSession, tmp_path: Path) -> None:
+    root = root_of(tmp_path)
+    fill(root, {"a": 10, "b": 10})
+    store = open_store(root)
+    options = HerdScrubOptions(tasks_per_slot=1, keep_audits=2)
+    whole = scrub_herd(spark, root, options=options).run
+    some = [scrub_herd(spark, root, logs=["a"], options=options).run for _ in range(4)]
+    assert run(runs(store)) == [whole, *some[2:]]
+    found = run(load_whole_audit(store))
+    assert found is not None
+    assert found.run == whole
+
+
+def test_what_was_not_hashed_is_not_called_clean(tmp_path: Path) -> None:
+    """Should a task's answer be lost, the log is told as one that was not scrubbed."""
+    root = root_of(tmp_path)
+    fill(root, {"a": 40, "b": 40})
+    refs = [LogRef(name, log_id) for name, log_id in ids_of(root).items()]
+    rows = [row for batch in walk(root, refs, 60.0) for row in batch.to_pylist()]
+    found = AddedUp()
+    for row in rows:
+        if row["note"] and row["log_id"] != ids_of(root)["b"]:
+            found.add_note(row["log_id"], row["note"])
+    of_a, of_b = sorted((log for log in found.logs(refs) if isinstance(log, LogScrub)), key=str)
+    assert of_a.trouble == "0 of its 40 records were hashed; scrub it again"
+    assert of_b.trouble == "no task has told of it"
+    assert not of_a.clean
+    assert not of_b.clean
 
 
 def test_a_log_that_is_dropped_meanwhile_is_no_damage(spark: SparkSession, tmp_path: Path) -> None:

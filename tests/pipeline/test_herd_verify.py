@@ -24,15 +24,17 @@ from pipeline.herds import (
     set_cursor,
     store_of,
 )
-from stratalog.errors import Invalid
+from stratalog.errors import Invalid, NotFound
 from stratalog.herd.names import SIDES, dirty_store
 from stratalog.objectlog.damage import DamageKind
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.pipeline.findings import MEANINGS, Finding
+from stratalog.pipeline.herd_scrub import scrub_herd
 from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
 from stratalog.pipeline.materialize import materialize
 from stratalog.pipeline.merging import latest_by_key
 from stratalog.pipeline.output_object import Output
+from stratalog.pipeline.reading import read_herd
 from stratalog.store import open_store
 
 if TYPE_CHECKING:
@@ -155,6 +157,40 @@ def test_files_of_an_output_that_are_missing_or_cut_are_found(
     found = verify_herd(spark, root)
     assert sorted(kinds(found)) == [("a", "output-file"), ("b", "output-file")]
     assert ["missing" in each.detail for each in found.findings] == [True, False]
+
+
+def test_a_file_of_an_output_with_other_bytes_is_found(spark: SparkSession, root: str) -> None:
+    """Once the log is collected it is the only copy."""
+    prefix = f"outputs/latest/{ids_of(root)['a']}/"
+    (path,) = [path for path in paths_below(root, prefix) if "parq" in path]
+
+    async def flip() -> None:
+        data = bytearray((await open_store(root).get(path)).data)
+        data[len(data) // 2] ^= 1
+        await replace_bytes(open_store(root), path, bytes(data))
+
+    run(flip())
+    found = verify_herd(spark, root)
+    assert kinds(found) == [("a", "output-file")]
+    assert "the bytes that were written" in found.findings[0].detail
+    assert verify_herd(spark, root, options=HerdVerifyOptions(outputs=False)).ok
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_manifest_that_is_lost_is_not_taken_for_a_drop(
+    spark: SparkSession, root: str, is_empty: bool
+) -> None:
+    log_id = ids_of(root)["a"]
+    if is_empty:  # of a log that was compacted whole, only the cursor is there
+        for path in paths_below(root, f"logs/{log_id}/log/"):
+            delete(root, path)
+    delete(root, f"logs/{log_id}/{MANIFEST_PATH}")
+    assert kinds(verify_herd(spark, root)) == [("a", "manifest-missing")]
+    scrubbed = scrub_herd(spark, root)
+    assert not scrubbed.clean
+    assert [log.label for log in scrubbed.logs if not log.clean] == ["a"]
+    with pytest.raises(NotFound):
+        read_herd(spark, root)
 
 
 @pytest.mark.parametrize(

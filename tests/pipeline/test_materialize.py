@@ -216,11 +216,55 @@ class TestLatestByKey:
     ) -> None:
         logs.append([("a", [b'{"id":"k","v":1}'])])
         asyncio.run(append_plain(logs, "a", b"no key"))
-        with pytest.raises(Invalid, match="the record at offset 2 of the log a has no key"):
-            logs.run(spark)
+        done = logs.run(spark)
+        (trouble,) = done.troubles
+        assert "the record at offset 2 of the log a has no key" in str(trouble)
+        assert isinstance(trouble.error, Invalid)
         assert logs.cursor("a") is None
         done = logs.run(spark, latest_by_key(KEY, without_key="drop"))
-        assert (done.records, done.rows) == (2, 1)
+        assert (done.records, done.rows, done.troubles) == (2, 1, ())
+
+    def test_a_log_with_such_a_record_does_not_stop_the_others(
+        self, spark: SparkSession, logs: Logs
+    ) -> None:
+        names = [f"log-{number}" for number in range(7)]
+        logs.append([(name, [b'{"id":"k","v":1}']) for name in names])
+        asyncio.run(append_plain(logs, "log-4", b"no key"))
+        done = logs.run(spark)
+        assert [each.log for each in done.troubles] == ["log-4"]
+        assert sorted(each.name for each in done.logs) == sorted({*names} - {"log-4"})
+        assert set(logs.rows(spark)) == {*names} - {"log-4"}
+
+    def test_where_many_have_one_the_run_fails(
+        self, spark: SparkSession, logs: Logs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stratalog.pipeline.materialize.UNMERGED_MAX", 1)
+        logs.append([(name, [b'{"id":"k","v":1}']) for name in "abc"])
+        for name in "abc":
+            asyncio.run(append_plain(logs, name, b"no key"))
+        with pytest.raises(Invalid, match="has no key"):
+            logs.run(spark)
+
+    def test_another_rule_under_the_same_name_is_refused(
+        self, spark: SparkSession, logs: Logs
+    ) -> None:
+        logs.append([("a", [b'{"id":"k","v":1}'])])
+        logs.run(spark)
+        logs.append([("a", [b'{"id":"l","v":2}'])])
+        with pytest.raises(Invalid, match="another rule") as caught:
+            logs.run(spark, latest_by_key("offset"))
+        assert "another job name" in caught.value.hint
+        logs.run(spark)
+        logs.check(spark)
+
+    def test_a_large_plan_travels_as_rows(
+        self, spark: SparkSession, logs: Logs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stratalog.pipeline.frames.CLOSURE_BYTES_MAX", 0)
+        for _ in range(2):
+            logs.append_some([f"log-{number}" for number in range(9)])
+            logs.run(spark, options=MaterializeOptions(split_bytes=200))
+            logs.check(spark)
 
     @pytest.mark.parametrize(
         "merge",
@@ -291,8 +335,6 @@ class TestOtherMerges:
             (["offset", "'x' as log"], "the log 'x', which it was not given"),
             (["offset", "cast(null as string) as log"], "the log None, which it was not given"),
             (["offset", "offset as log"], "must give the column `log`"),
-            (["log", "cast('x' as int) as number"], "cannot be cast"),
-            (["log", "assert_true(offset > 5, 'too small')"], "too small"),
         ],
     )
     def test_one_that_does_not_fit_is_told_and_changes_nothing(
@@ -302,6 +344,25 @@ class TestOtherMerges:
         with pytest.raises(Invalid, match=told) as caught:
             logs.run(spark, lambda _, added: added.selectExpr(*select))
         assert "\n" not in str(caught.value)
+        assert logs.cursor("a") is None
+        with pytest.raises(NotFound):
+            logs.output("a")
+
+    @pytest.mark.parametrize(
+        ("select", "told"),
+        [
+            ("cast(cast(body as string) as int) as number", "cannot be cast"),
+            ("assert_true(offset > 5, 'too small')", "too small"),
+        ],
+    )
+    def test_a_record_that_it_cannot_cope_with_is_the_trouble_of_its_log(
+        self, spark: SparkSession, logs: Logs, select: str, told: str
+    ) -> None:
+        logs.append([("a", [b'{"id":"k","v":1}'])])
+        (trouble,) = logs.run(spark, lambda _, added: added.selectExpr("log", select)).troubles
+        assert isinstance(trouble.error, Invalid)
+        assert told in str(trouble)
+        assert "\n" not in str(trouble)
         assert logs.cursor("a") is None
         with pytest.raises(NotFound):
             logs.output("a")

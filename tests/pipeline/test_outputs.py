@@ -320,6 +320,19 @@ class TestLooking:
 
         run(main())
 
+    def test_the_cursor_of_another_job_is_refused_before_anything_is_merged(self) -> None:
+        """It would let go of what that job has not merged yet."""
+
+        async def main() -> None:
+            root, log_id = await merged_thrice()
+            await appended(root, log_id, 4)
+            with pytest.raises(Conflict, match="belongs to the job") as caught:
+                await Outputs(root, "other").look(log_id)
+            assert "a cursor of its own" in caught.value.hint
+            assert await Worker(root).merge(log_id) is not None
+
+        run(main())
+
     def test_another_job_with_another_cursor_does_not_get_in_the_way(self) -> None:
         async def main() -> None:
             root, log_id = await merged_thrice()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import stratalog as sl
 from objectlog.leftovers import unlinked_data
-from stratalog.errors import Invalid, NotFound, Sealed, StratalogError
+from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed, StratalogError
 from stratalog.herd import Herd, roll_up
 from stratalog.objectlog.stage import list_stages
-from stratalog.pipeline.sink import _bodies
+from stratalog.pipeline.sink import BatchSink, Target, _bodies, _located, _stage
 from stratalog.pipeline.sink_options import SinkOptions, parse_sink
 from stratalog.pipeline.source import register
 from stratalog.pipeline.spark_errors import readable_spark_errors
@@ -73,14 +74,26 @@ class TestBatch:
         save(numbers(spark), log_url, compression="snappy")
         assert bodies_of(log_url) == WHOLE * 2
         assert asyncio.run(sl.scrub(log_url)).clean
-        asyncio.run(sl.sweep(log_url))
-        assert asyncio.run(list_stages(log_url)) == []
+        assert asyncio.run(list_stages(log_url)) == [], "the driver has removed them"
 
     def test_a_numbered_write_is_done_once(self, spark: SparkSession, log_url: str) -> None:
         for _ in range(2):
             save(numbers(spark), log_url, queryId="daily", batchId=7)
         save(numbers(spark, 1), log_url, queryId="daily", batchId=8)
         assert bodies_of(log_url) == [*WHOLE, b"0"]
+
+    def test_what_goes_wrong_after_the_rows_are_linked_is_no_failure(
+        self, spark: SparkSession, log_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Whoever were told that it failed would write it again."""
+        rows, options = pa.array([b"x"], pa.binary()), SinkOptions(url=log_url)
+        target = asyncio.run(_located(options, is_numbered=False))
+        sink = BatchSink(replace(target, job="no-such-stage"))
+        staged = _stage(target, iter([pa.record_batch([rows], names=["body"])]), None)
+        with caplog.at_level("INFO", "stratalog.pipeline.sink"):
+            sink.commit([staged])
+        assert bodies_of(log_url) == [b"x"]
+        assert "were not removed" in caplog.text
 
     def test_the_log_is_created_if_that_is_asked_for(
         self, spark: SparkSession, tmp_path: Path
@@ -162,7 +175,9 @@ class TestBatch:
 
 
 class TestStream:
-    def start(self, spark: SparkSession, source: str, target: str, checkpoint: Path) -> None:
+    def start(
+        self, spark: SparkSession, source: str, target: str, checkpoint: Path, **options: str
+    ) -> None:
         query = (
             spark.readStream.format("stratalog")
             .option("maxRecordsPerTrigger", "100")
@@ -170,6 +185,7 @@ class TestStream:
             .select("body")
             .writeStream.format("stratalog")
             .option("checkpointLocation", str(checkpoint))
+            .options(**options)
             .trigger(availableNow=True)
             .start(target)
         )
@@ -194,6 +210,29 @@ class TestStream:
         asyncio.run(sl.sweep(target))
         assert asyncio.run(unlinked_data(target)) == set()
         assert asyncio.run(list_stages(target)) == []
+
+    def test_a_stream_whose_checkpoint_is_new_is_told(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """Its batches have numbers that the log knows, and would be taken for written."""
+        source, target = ((tmp_path / name).as_uri() for name in ("source", "target"))
+        save(numbers(spark), source, create="true")
+        asyncio.run(sl.create_log(target))
+        self.start(spark, source, target, tmp_path / "first", queryId="orders")
+        with pytest.raises(Conflict, match="has written batch 2") as caught:
+            self.start(spark, source, target, tmp_path / "second", queryId="orders")
+        assert "another queryId" in caught.value.hint
+        assert bodies_of(target) == WHOLE
+
+    def test_a_full_table_is_told_before_anything_is_uploaded(
+        self, spark: SparkSession, log_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stratalog.objectlog.sinking.SINKS_MAX", 0)
+        target = Target(log_url, SinkOptions(url=log_url), query="q")
+        rows = pa.record_batch([pa.array([b"x"], pa.binary())], names=["body"])
+        with pytest.raises(Full):
+            _stage(target, iter([rows]), 1)
+        asyncio.run(swept(log_url))
 
     def test_each_batch_of_a_stream_by_hand(self, spark: SparkSession, tmp_path: Path) -> None:
         source, target = ((tmp_path / name).as_uri() for name in ("source", "target"))
@@ -231,6 +270,7 @@ class TestOptions:
             ({"path": "x", "queryId": "q", "batchId": "-1"}, "0 on"),
             ({"path": "x", "queryId": "", "batchId": "1"}, "UUID"),
             ({"path": "x", "compression": "lzo"}, "zstd"),
+            ({"path": "x", "fragmentBytes": str(1 << 30)}, "memory"),
             ({"path": "x", "log": "a/b"}, "letter"),
             ({"path": "x", "create": "yes"}, "true"),
             ({"path": "memory://x"}, "directory"),

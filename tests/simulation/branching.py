@@ -205,6 +205,7 @@ class Branching(World):
             first,
             self.random.choice((None, None, self.random.randint(first + 1, max(first + 1, tail)))),
             expires_us=self.expiry_us(node),
+            once=name[-1] in "02468",
         )
         self.bucket.watch(lambda: log.acknowledged(pin))
         return pin

@@ -5,6 +5,7 @@ Spark and all that it needs are loaded when a job starts, and the roll-up does w
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ from stratalog.cli.herds import Root
 from stratalog.cli.parameters import AsJson, Verbose, duration_s, in_a_directory, logged
 from stratalog.errors import Corrupt, NotHappened
 from stratalog.store.redaction import redact
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -311,8 +314,10 @@ def verify(
         )
     else:
         display.tell_findings(done.findings)
+        for trouble in done.troubles:
+            output.say(redact(str(trouble)))
         output.say(output.count(len(done.findings), "finding"))
-    _exit_for(is_damaged=not done.ok, is_partial=False)
+    _exit_for(is_damaged=bool(done.findings), is_partial=bool(done.troubles))
 
 
 @pipelines.command("run")
@@ -396,6 +401,7 @@ def run(
         display.stages_shown(shown=not as_json) as show,
     ):
         if every is not None:
+            rounds = _Rounds(show, report, as_json)
             with _asked_to_end() as stop:
                 run_forever(
                     spark,
@@ -407,8 +413,9 @@ def run(
                     every_s=every,
                     thorough_every_s=THOROUGH_S if thorough is None else thorough,
                     stop=stop,
-                    on_event=_Rounds(show, report, as_json),
+                    on_event=rounds,
                 )
+            _exit_for(is_damaged=rounds.is_damaged, is_partial=False)
             return
         done = run_pipeline(
             spark,
@@ -421,7 +428,9 @@ def run(
         )
     _tell(done, report, as_json)
     if done.error is not None:
-        raise done.error
+        if not done.is_damaged:
+            raise done.error
+        _show_failure(done, done.error.hint, as_json)
     _exit_for(is_damaged=done.is_damaged, is_partial=bool(done.troubles))
 
 
@@ -495,6 +504,9 @@ class _Rounds:
     """Shows the stages, and tells of each round when it has ended."""
 
     def __init__(self, show: OnEvent, report: Path | None, as_json: bool) -> None:
+        self.is_damaged = False
+        """Whether any round has found damage."""
+
         self._show = show
         self._report = report
         self._as_json = as_json
@@ -503,29 +515,44 @@ class _Rounds:
         self._show(event)
         if event.round is None:
             return
-        _tell(event.round, self._report, self._as_json)
-        failure = event.round.failure
-        if failure is not None:
-            again = f"The next round is in {event.wait_s:,.0f} s. {failure.hint}"
-            code = exits.DEFECT
-            output.show_error(failure.kind, failure.message, again, code, self._as_json)
+        done = event.round
+        self.is_damaged |= done.is_damaged
+        is_remarkable = done.before is not None or not done.ok
+        try:
+            _tell(done, self._report, self._as_json, paged=is_remarkable or bool(self._report))
+        except OSError as error:  # a full disk is no reason to stop keeping the herd
+            log.warning("the report of a round could not be written: %s", error)
+        if done.failure is not None:
+            again = f"The next round is in {event.wait_s:,.0f} s. {done.failure.hint}"
+            _show_failure(done, again, self._as_json)
+
+
+def _show_failure(done: RunReport, hint: str, as_json: bool) -> None:
+    """The error that has ended a run or a round, of which there is more to say."""
+    assert done.failure is not None
+    assert done.error is not None
+    code = exits.exit_code(done.error)
+    output.show_error(done.failure.kind, done.failure.message, hint, code, as_json)
 
 
 # Telling
 
 
-def _tell(done: RunReport, file: Path | None, as_json: bool) -> None:
+def _tell(done: RunReport, file: Path | None, as_json: bool, *, paged: bool = True) -> None:
     """The result, and the page with the charts."""
     from stratalog.pipeline.report import html_of
 
     moment = output.moment(done.started_us)[:19].replace(":", "").replace("-", "")
     path = file or Path(f"stratalog-run-{moment}Z.html")
-    path.write_text(html_of(done), encoding="utf-8")
+    place = str(path.resolve()) if paged else None
+    if paged:
+        path.write_text(html_of(done), encoding="utf-8")
     if as_json:
-        output.write_json({**done.to_dict(), "report": str(path.resolve())})
+        output.write_json({**done.to_dict(), "report": place})
         return
     display.tell_run(done)
-    output.say(f"report: {path.resolve()}")
+    if place is not None:
+        output.say(f"report: {place}")
 
 
 def _plain(done: Materialized | HerdCollect) -> dict[str, object]:

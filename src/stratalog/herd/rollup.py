@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from stratalog.errors import Conflict, Exists, Invalid, NotFound, StratalogError
+from stratalog.errors import Conflict, Exists, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd.assignment import assign
 from stratalog.herd.dirty import servers
 from stratalog.herd.herd import Herd
@@ -263,7 +263,10 @@ class _RollUp:
         """What was read is done with. If another worker was faster, it has done the same."""
         try:
             await taken.cursor.move(taken.limit)
-        except Conflict:
+        except (Conflict, Trimmed):  # the faster one may have collected it already
+            return
+        except StratalogError as error:
+            self._troubles.append(f"the marks of {taken.store.url} will be read again: {error}")
             return
         if self._options.collect:
             try:

@@ -28,8 +28,9 @@ stable.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
@@ -40,6 +41,7 @@ from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.names import UploadNames, writer_label
 from stratalog.objectlog.ownership import Kind, own
 from stratalog.objectlog.position import Natural
+from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -49,6 +51,7 @@ from stratalog.store.protocol import Blob, Store
 
 STAGE_PREFIX = "stage/"
 STAGE_TIMEOUT_S = 60.0
+READS_AT_ONCE = 32
 NOTE_LENGTH_MAX = 1000
 
 State = Literal["live", "revoked", "released"]
@@ -175,17 +178,37 @@ class Stage:
 async def list_stages(url: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> list[StoredStage]:
     """All stages of a log, also those that are not live any more."""
     store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
+    names = [own(row.path) async for row in store.list(STAGE_PREFIX)]
+    listed = [
+        name.incarnation
+        for name in names
+        if name is not None and name.kind is Kind.STAGE and name.incarnation is not None
+    ]
     found: list[StoredStage] = []
-    async for row in store.list(STAGE_PREFIX):
-        name = own(row.path)
-        if name is None or name.kind is not Kind.STAGE or name.incarnation is None:
-            continue
-        try:
-            stored, _ = await load_stage(store, name.incarnation)
-        except NotFound:  # released, and swept since it was listed
-            continue
-        found.append(stored)
+    for start in range(0, len(listed), READS_AT_ONCE):
+        some = listed[start : start + READS_AT_ONCE]
+        read = await asyncio.gather(*(_peek(store, incarnation) for incarnation in some))
+        found += [stored for stored in read if stored is not None]
     return found
+
+
+async def _peek(store: Store, incarnation: str) -> StoredStage | None:
+    """A stage that was listed. None if it has been deleted since."""
+    try:
+        return (await load_stage(store, incarnation))[0]
+    except NotFound:
+        return None
+
+
+async def remove_stages(
+    url: StoreLike, incarnations: Sequence[str], *, runtime: Runtime = DEFAULT_RUNTIME
+) -> None:
+    """Delete stages whose objects are all linked, or are given up by whoever uploaded them."""
+    store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
+    paths = [stage_path(each) for each in incarnations]
+    for start in range(0, len(paths), DELETE_BATCH):
+        some = paths[start : start + DELETE_BATCH]
+        await delete_surely(store, some, Patience(runtime, STAGE_TIMEOUT_S))
 
 
 async def revoke_stage(

@@ -26,6 +26,7 @@ What does not look like a name of ours is reported and left alone.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ from stratalog.store.protocol import Store
 
 DEFAULT_OPTIONS = SweepOptions()
 ATTEMPTS_MAX = 5
+STAGES_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class _Sweep:
         self._unknown_paths: list[str] = []
         self._spared: dict[str, Amount] = {}
         self._stages: list[StoredStage] = []
+        self._over: frozenset[str] = frozenset()
 
     async def run(self) -> SweepReport:
         manifest, _ = await self._swept_manifest()
@@ -221,17 +224,22 @@ class _Sweep:
 
     async def _list_stages(self) -> None:
         """All stages; those whose batch or job is over are released before they are judged."""
+        self._over = frozenset()
         self._stages = await list_stages(self._store, runtime=self._runtime)
         parts = [each for each in self._live_stages() if each.query is not None or each.job]
-        if not parts or self._dry_run:
+        if not parts:
             return
         manifest, _ = await load_manifest(self._store)
         live = await self._live_jobs(parts)
-        over = [stage for stage in parts if stage.is_over(manifest, live)]
-        for stage in over:
-            await release_stage(self._store, stage.incarnation, self._runtime)
-        if over:
+        over = [each.incarnation for each in parts if each.is_over(manifest, live)]
+        if over and not self._dry_run:
+            for start in range(0, len(over), STAGES_AT_ONCE):
+                some = over[start : start + STAGES_AT_ONCE]
+                await asyncio.gather(
+                    *(release_stage(self._store, each, self._runtime) for each in some)
+                )
             self._stages = await list_stages(self._store, runtime=self._runtime)
+        self._over = frozenset(over)
 
     async def _live_jobs(self, parts: Sequence[StoredStage]) -> set[str]:
         """The live stages. A job registers its own first, but a listing may still have missed it,
@@ -296,7 +304,7 @@ class _Sweep:
         return [
             stage
             for stage in self._stages
-            if stage.state == "live" and stage.incarnation not in self._revoke
+            if stage.state == "live" and stage.incarnation not in self._revoke | self._over
         ]
 
     def _add_up(self, survey: Survey) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 AUDITS_PREFIX = "audits/"
 AUDIT = "AUDIT"
 TIMEOUT_S = 60.0
+UNENDED_S = 3 * 86_400
 
 OK = "ok"
 LET_GO = "let go"
@@ -114,6 +115,8 @@ class Audit(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     parts: tuple[str, ...]
     format: str | None = None
+    partial: bool = False
+    """Whether only some logs were asked for."""
 
     @property
     def clean(self) -> bool:
@@ -122,8 +125,13 @@ class Audit(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 def new_run(runtime: Runtime = DEFAULT_RUNTIME) -> str:
     """The name of a run that begins now."""
-    now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=runtime.now_us())
-    return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z-{runtime.new_id(6)}"
+    return f"{_name_at(runtime.now_us())}-{runtime.new_id(6)}"
+
+
+def _name_at(time_us: int) -> str:
+    """What the names of runs begin with that begin at this time."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=max(0, time_us))
+    return f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03d}Z"
 
 
 async def put_part(
@@ -170,21 +178,37 @@ async def load_audit(root: Store, run: str | None = None) -> Audit:
     return Audit.from_json(data, path)
 
 
-async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME) -> int:
-    """Delete what is older than the newest ``keep`` audits. Gives how many objects went.
+async def load_whole_audit(root: Store) -> Audit | None:
+    """The newest audit of all logs, if there is one."""
+    for run in reversed(await runs(root)):
+        audit = await load_audit(root, run)
+        if not audit.partial:
+            return audit
+    return None
 
-    A run that has not ended counts for nothing and goes when those that are older go: it may be
-    under way.
+
+async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME) -> int:
+    """Keep the newest ``keep`` audits of all logs, and as many of some. How many objects went.
+
+    A run that has not ended may be under way, so it stays for some days.
     """
     ended = await runs(root)
     if len(ended) <= keep:
         return 0
-    oldest = ended[-keep] if keep else "~"
-    doomed = [path async for run, _, path in _objects(root) if run < oldest]
+    audits = [await load_audit(root, run) for run in ended]
+    whole = [each.run for each in audits if not each.partial]
+    some = [each.run for each in audits if each.partial]
+    stale = _name_at(runtime.now_us() - UNENDED_S * 1_000_000)
+    kept, known = {*whole[-keep:], *some[-keep:]}, {*ended}
+    doomed = [
+        path
+        async for run, _, path in _objects(root)
+        if run not in kept and (run in known or run < stale)
+    ]
     doomed.sort(key=lambda path: path.endswith(f"/{AUDIT}"), reverse=True)
     for start in range(0, len(doomed), DELETE_BATCH):
-        some = doomed[start : start + DELETE_BATCH]
-        await delete_surely(root, some, Patience(runtime, TIMEOUT_S))
+        batch = doomed[start : start + DELETE_BATCH]
+        await delete_surely(root, batch, Patience(runtime, TIMEOUT_S))
     return len(doomed)
 
 

@@ -27,7 +27,7 @@ MEANINGS = {
         "Give each job a cursor of its own, and move this one back to the output.",
     ),
     "output-file": (
-        "A file of the published output is missing or has another size than stated.",
+        "A file of the published output is missing, or is not as it was written.",
         "Restore it from a copy of the bucket, or materialize anew under another job name.",
     ),
     "unmarked": (

@@ -1,11 +1,14 @@
 """Arrow batches that tasks make, as a DataFrame: one task for each item of a list.
 
 Works on a local session, on a cluster and through Spark Connect alike. The function and the items
-travel to the workers by pickle.
+travel to the workers by pickle. Few or small items go along with the function to every task, which
+unpickles none but its own. Many large ones are rows, and each goes to its task alone: that takes
+Spark another stage, but does not grow with the square of their number.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +23,10 @@ T = TypeVar("T")
 RECORDS_DDL = "offset bigint not null, timestamp timestamp not null, body binary not null"
 HERD_RECORDS_DDL = f"{RECORDS_DDL}, log string not null"
 
+ITEMS_DDL = "number int, item binary"
+CLOSURE_BYTES_MAX = 4 << 20
+"""Items that are larger altogether go as rows."""
+
 
 def frame_of(
     spark: SparkSession,
@@ -28,13 +35,32 @@ def frame_of(
     schema: StructType | str,
 ) -> DataFrame:
     """The batches of all items, in their order, each item in a task of its own."""
-    held = tuple(items)
+    held = tuple(map(pickle.dumps, items))
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from make(held[number])
+                yield from make(pickle.loads(held[number]))
 
     if not held:
         return spark.createDataFrame([], schema)
+    if sum(map(len, held)) > CLOSURE_BYTES_MAX:
+        return _frame_of_rows(spark, held, make, schema)
     return spark.range(0, len(held), 1, len(held)).mapInArrow(run, schema)
+
+
+def _frame_of_rows(
+    spark: SparkSession,
+    pickled: Sequence[bytes],
+    make: Callable[[T], Iterable[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    def run(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in items:
+            for item in batch.column("item").to_pylist():
+                yield from make(pickle.loads(item))
+
+    rows = spark.createDataFrame([*enumerate(map(bytearray, pickled))], ITEMS_DDL)
+    return rows.repartitionById(len(pickled), sf.col("number")).mapInArrow(run, schema)

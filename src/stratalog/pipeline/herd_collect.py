@@ -56,7 +56,7 @@ class HerdCollectOptions:
     """How long after publishing the deletions begin, for the sake of slow readers."""
 
     sweep: bool = False
-    """Also delete the objects that nothing links: a listing of each log."""
+    """Also delete the objects that nothing links: of every log, and with a listing of each."""
 
     timeout_s: float = 60.0
     """How long to go on when the store does not answer."""
@@ -143,21 +143,29 @@ def collect_herd(
     on_progress: OnTasks | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> HerdCollect:
-    """Collect these logs, or of all those whose cursor lies beyond their beginning."""
+    """Collect these logs, or of all those whose cursor lies beyond their beginning.
+
+    With ``sweep`` the others are swept as well, and what only pins held that are over goes.
+    """
     place, started_us = place_of(root_url), runtime.now_us()
     counted = CountedStore(open_root(place))
     refs = loop_thread().run(lambda: find_logs(counted, names=logs, log_ids=log_ids))
     usage, gone, looked_at = counted.usage, 0, len(refs)
     troubles: tuple[Trouble, ...] = ()
+    idle: frozenset[str | None] = frozenset()
     if logs is None and log_ids is None:
         looked = for_each_log(spark, place, refs, _Looking(options.cursor))
         refs = [each.ref for each in looked.outcomes if each.value]
         usage, troubles, gone = usage + looked.usage, looked.troubles, looked.gone
+        if options.sweep:
+            others = [each.ref for each in looked.outcomes if each.value is False]
+            idle = frozenset(ref.log_id for ref in others)
+            refs += others
     done = for_each_log(
         spark,
         place,
         refs,
-        _Collecting(options),
+        _Collecting(options, idle),
         at_once=LOGS_PER_TASK_MAX,
         here_max=options.here_max,
         tasks_per_slot=1,
@@ -183,11 +191,9 @@ class _Looking:
         assert ref.log_id is not None
         store = log_store(root, ref.log_id)
         manifest, _ = await load_manifest(store)
-        try:
+        with contextlib.suppress(NotFound):
             if (await CursorStore(store).load(self.cursor)).offset > manifest.first_offset:
                 return True
-        except NotFound:
-            return False
         left, _ = await load_garbage(store)
         return left is not None and not left.is_empty
 
@@ -195,8 +201,10 @@ class _Looking:
 class _Collecting:
     """Collects one log after it was published together with the others of its task."""
 
-    def __init__(self, options: HerdCollectOptions) -> None:
+    def __init__(self, options: HerdCollectOptions, idle: frozenset[str | None]) -> None:
+        """``idle`` are logs that have nothing to give back, and are only tidied and swept."""
         self._options = options
+        self._idle = idle
         self._room: asyncio.Semaphore | None = None
 
     async def __call__(self, root: Store, ref: LogRef) -> LogCollect:
@@ -205,13 +213,17 @@ class _Collecting:
         options, store = self._options, log_store(root, ref.log_id)
         limits = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
         collector = Collector(store, options=limits)
+        is_idle = ref.log_id in self._idle
         async with room:
             before, _ = await load_manifest(store)
-            is_published = await _published(collector)
+            is_published = not is_idle and await _published(collector)
         if is_published:
             await asyncio.sleep(options.interval_s)
         async with room:
-            removed = (await collector.collect()).removed
+            if is_idle:
+                removed = await collector.clear_pins()
+            else:
+                removed = (await collector.collect()).removed
             files = () if options.job is None else await Outputs(root, options.job).tidy(ref.log_id)
             swept = (await sweep(store)).deleted.objects if options.sweep else 0
             after, _ = await load_manifest(store)

@@ -19,6 +19,7 @@ from stratalog.pipeline.planning import check_reachable
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import open_store
 from stratalog.store.patient import PatientStore
+from stratalog.store.probe import PROBE_PREFIX
 from stratalog.store.protocol import Store
 
 NAMES_AT_ONCE = 32
@@ -80,6 +81,24 @@ async def resolve(root: Store, ref: LogRef) -> tuple[LogRef, Store]:
         ref = LogRef(ref.name, (await Catalogue(root, DEFAULT_RUNTIME).find(ref.name)).id)
     assert ref.log_id is not None
     return ref, log_store(root, ref.log_id)
+
+
+async def has_lost_manifest(root: Store, ref: LogRef) -> bool:
+    """Whether a log that has no manifest had one: its name is taken, and something of it is there.
+
+    A drop frees the name before it deletes anything, and deletes the manifest last. A creation that
+    was cut short leaves a name and nothing else.
+    """
+    assert ref.log_id is not None
+    if ref.name is not None:
+        try:
+            entry = await Catalogue(root, DEFAULT_RUNTIME).find(ref.name)
+        except NotFound:
+            return False
+        if entry.id != ref.log_id:
+            return False
+    rows = log_store(root, ref.log_id).list()
+    return any([not row.path.startswith(PROBE_PREFIX) async for row in rows])
 
 
 def open_root(root_url: str) -> Store:

@@ -27,7 +27,14 @@ from stratalog.objectlog.manifest import MANIFEST_PATH, load_any_manifest
 from stratalog.objectlog.seal import is_being_destroyed
 from stratalog.pipeline.audit import Audit, new_run, put_audit, put_part, tidy_audits
 from stratalog.pipeline.frames import frame_of
-from stratalog.pipeline.herd_logs import LogRef, find_logs, open_root, place_of, resolve
+from stratalog.pipeline.herd_logs import (
+    LogRef,
+    find_logs,
+    has_lost_manifest,
+    open_root,
+    place_of,
+    resolve,
+)
 from stratalog.pipeline.job_options import require
 from stratalog.pipeline.log_tasks import HERE_MAX, shares_of
 from stratalog.pipeline.scrub_results import AddedUp, HerdScrub, LogScrub, audit_rows
@@ -112,7 +119,7 @@ def scrub_herd(
         found.add_rows(_added_up(examined).toArrow())
 
     async def settle() -> HerdScrub:
-        kept = await _without_dropped(root, found.logs())
+        kept = await _without_dropped(root, found.logs(refs))
         rows = [row for log in kept for row in audit_rows(log)]
         own = [await put_part(root, run, rows, runtime)] if rows else []
         scrubbed = HerdScrub(
@@ -122,7 +129,9 @@ def scrub_herd(
             seconds=(runtime.now_us() - started_us) / 1e6,
             usage=found.usage + counted.usage,
         )
-        audit = _audit(scrubbed, started_us, runtime.now_us(), [*found.parts, *own])
+        times_us = (started_us, runtime.now_us())
+        partial = logs is not None or log_ids is not None
+        audit = _audit(scrubbed, *times_us, [*found.parts, *own], partial=partial)
         await put_audit(root, audit, runtime)
         await tidy_audits(root, options.keep_audits, runtime)
         return scrubbed
@@ -172,7 +181,7 @@ def _examined(
         shares = _even_shares(fragments, slots)
         return frame_of(spark, shares, lambda share: examine_share([share]), EXAMINED_DDL)
     walked = frame_of(spark, shares_of(refs, WALKS_PER_SLOT * slots), walk_share, WALKED_DDL)
-    mixed = walked.repartition(slots * options.tasks_per_slot)
+    mixed = walked.repartition(slots * options.tasks_per_slot, "log_id", "entry")
     return mixed.mapInArrow(examine_share, EXAMINED_DDL)
 
 
@@ -208,7 +217,7 @@ async def _without_dropped(root: Store, found: Sequence[LogScrub | Walked]) -> l
 
     async def look(each: LogScrub | Walked) -> LogScrub | None:
         if isinstance(each, LogScrub):
-            if not each.damages:
+            if not each.damages:  # what was not read is no damage, and is told
                 return each
             ref, log = LogRef(each.log, each.log_id), each
             kinds = {damage.kind for damage in each.damages}
@@ -233,12 +242,14 @@ async def _is_dropped(root: Store, ref: LogRef, *, lost: bool) -> bool:
             return True
         return is_being_destroyed((await load_any_manifest(store))[0])
     except NotFound as error:
-        return error.path != MANIFEST_PATH or not lost
+        return error.path != MANIFEST_PATH or not (lost or await has_lost_manifest(root, ref))
     except StratalogError:
         return False
 
 
-def _audit(scrubbed: HerdScrub, started_us: int, ended_us: int, parts: Sequence[str]) -> Audit:
+def _audit(
+    scrubbed: HerdScrub, started_us: int, ended_us: int, parts: Sequence[str], *, partial: bool
+) -> Audit:
     return Audit(
         run=scrubbed.run,
         started_us=started_us,
@@ -253,4 +264,5 @@ def _audit(scrubbed: HerdScrub, started_us: int, ended_us: int, parts: Sequence[
         actual_sum=scrubbed.actual_sum,
         collected_sum=scrubbed.collected_sum,
         parts=tuple(sorted(parts)),
+        partial=partial,
     )

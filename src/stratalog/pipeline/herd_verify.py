@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stratalog.errors import StratalogError
+from stratalog.errors import Corrupt, StratalogError
 from stratalog.herd.names import check_name, log_store
 from stratalog.herd.options import COMPACTION
 from stratalog.objectlog.cursor import cursor_path
@@ -26,6 +26,7 @@ from stratalog.pipeline.herd_logs import find_logs, open_root, place_of
 from stratalog.pipeline.herd_marks import Marks, read_marks
 from stratalog.pipeline.job_options import require
 from stratalog.pipeline.log_tasks import HERE_MAX, LOGS_AT_ONCE, for_each_log
+from stratalog.pipeline.materialized import Trouble
 from stratalog.pipeline.verify_tasks import LogVerify, LookAtLog, offset_of
 from stratalog.pipeline.watching import OnTasks
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -54,6 +55,9 @@ class HerdVerifyOptions:
     records: bool = False
     """Read and hash every record, and check those that describe themselves."""
 
+    outputs: bool = True
+    """Read and hash the files of the outputs: where a log was collected, they are the only copy."""
+
     here_max: int = HERE_MAX
     """So many logs are looked at by this process, more by Spark's tasks."""
 
@@ -72,12 +76,15 @@ class HerdVerify:
     gone: int
     marks: int
     findings: tuple[Finding, ...]
+    troubles: tuple[Trouble, ...]
+    """The logs of which nothing is shown, because the store did not give them."""
+
     seconds: float
     usage: Usage = field(default_factory=Usage)
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        return not self.findings and not self.troubles
 
     @property
     def records(self) -> int:
@@ -115,7 +122,7 @@ def verify_herd(
         spark,
         place,
         refs,
-        LookAtLog(options.cursor, options.job, options.records),
+        LookAtLog(options.cursor, options.job, options.records, options.outputs),
         here_max=0 if options.records else options.here_max,
         on_tasks=on_progress,
     )
@@ -124,7 +131,7 @@ def verify_herd(
     unreadable = [
         Finding(kind="unreadable", log=each.ref.label, detail=str(each.error))
         for each in looked.outcomes
-        if each.error is not None and not each.is_gone
+        if isinstance(each.error, Corrupt)
     ]
     return HerdVerify(
         logs=tuple(looked.values),
@@ -136,6 +143,7 @@ def verify_herd(
             *unreadable,
             *unmarked,
         ),
+        troubles=tuple(each for each in looked.troubles if not isinstance(each.error, Corrupt)),
         seconds=(runtime.now_us() - started_us) / 1e6,
         usage=looked.usage + counted.usage,
     )

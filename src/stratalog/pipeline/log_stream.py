@@ -10,6 +10,7 @@ With a cursor, collection waits for the query. Without one, each batch is pinned
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from dataclasses import dataclass
@@ -27,12 +28,10 @@ from stratalog.errors import (
 from stratalog.objectlog.cursor import Cursor, CursorStore
 from stratalog.objectlog.options import Limits
 from stratalog.objectlog.reader import LogReader
-from stratalog.objectlog.stored_pin import pin_path, read_pin
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.pinned_plan import Hold, Planned, plan_log
 from stratalog.pipeline.source_options import StreamOptions
 from stratalog.pipeline.splits import Part
-from stratalog.store import open_store
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 0.5
@@ -64,7 +63,6 @@ class LogStream:
 
         self._cursor: Cursor | None = None
         self._held: deque[tuple[int, Planned]] = deque()
-        self._let_go: deque[str] = deque()
         self._told_lost: int | None = None
 
     @classmethod
@@ -118,7 +116,7 @@ class LogStream:
             await self._move_cursor(self._options.cursor, start)
         low = self._readable(start)
         while low < end:
-            hold = await self._hold()
+            hold = await self._hold(low)
             try:
                 planned = await plan_log(
                     self._options.url, Window(low, end), hold, required_from=low
@@ -136,7 +134,6 @@ class LogStream:
         while self._held and self._held[0][0] <= end:
             _, planned = self._held.popleft()
             await planned.release()
-            self._let_go.extend(pin.name for pin in planned.pins)
         if self._options.cursor is not None:
             await self._move_cursor(self._options.cursor, end)
 
@@ -231,22 +228,14 @@ class LogStream:
 
     # Holding
 
-    async def _hold(self) -> Hold | None:
-        """The pin of a batch. With a cursor none is needed."""
-        if self._options.cursor is not None or self._options.pin_s is None:
+    async def _hold(self, start: int) -> Hold | None:
+        """The pin of a batch. None is needed if the cursor is known to hold it."""
+        if self._cursor is None and self._options.cursor is not None:
+            with contextlib.suppress(StratalogError):
+                self._cursor = await CursorStore(self._options.url).load(self._options.cursor)
+        if self._cursor is not None and self._cursor.offset <= start:
             return None
-        return Hold.lasting(self._options.pin_s, await self._free_name())
-
-    async def _free_name(self) -> str | None:
-        """The name of an earlier pin that was cleared since, so that they do not pile up."""
-        if not self._let_go:
-            return None
-        path = pin_path(self._let_go[0])
-        try:
-            stored, _ = await read_pin(open_store(self._options.url), path)
-        except StratalogError:
-            return None
-        return self._let_go.popleft() if stored.is_cleared else None
+        return Hold.lasting(self._options.pin_s)
 
     async def _place_cursor(self, name: str, offset: int) -> None:
         cursors = CursorStore(self._options.url)

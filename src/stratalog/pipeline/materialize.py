@@ -10,7 +10,7 @@ on from what is published: see ``outputs`` for the protocol and ``merging`` for 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,9 +29,9 @@ from stratalog.pipeline.materialized import (
     Stage,
     Trouble,
 )
-from stratalog.pipeline.merge_job import Merged, MergeJob, Work, failure_of
+from stratalog.pipeline.merge_job import Merged, MergeJob, Work, failure_of, is_fault_of_data
 from stratalog.pipeline.merging import Merge
-from stratalog.pipeline.outputs import Outputs
+from stratalog.pipeline.outputs import Outputs, Standing
 from stratalog.pipeline.places import below
 from stratalog.pipeline.planning import part_of
 from stratalog.pipeline.spark_errors import readable_spark_errors
@@ -63,7 +63,9 @@ LOGS_AT_ONCE = 32
 LOGS_PER_HOP = 512
 """After so many the caller hears of the progress."""
 
-ATTEMPTS_MAX = 3
+UNMERGED_MAX = 8
+"""More logs than so many with a record that the merge refuses, and the run fails."""
+
 TIMEOUT_S = 60.0
 
 DEFAULT_OPTIONS = MaterializeOptions()
@@ -113,22 +115,35 @@ class _Run:
         self._runtime = runtime
         self._counted = CountedStore(open_root(place))
         self._root = PatientStore(self._counted, runtime, TIMEOUT_S)
-        self._outputs = Outputs(self._counted, options.job, cursor=options.cursor, runtime=runtime)
+        self._merge_identity: str | None = getattr(job.merge, "identity", None)
+        self._outputs = Outputs(
+            self._counted,
+            options.job,
+            cursor=options.cursor,
+            merge=self._merge_identity,
+            runtime=runtime,
+        )
         self._done: list[MaterializedLog] = []
         self._troubles: list[Trouble] = []
         self._named: dict[str, str] = {}
         self._unchanged = 0
         self._caught_up = 0
+        self._unmerged = 0
+        self._other_merge: str | None = None
         self._spent_us: Counter[Stage] = Counter()
         self._of_tasks = Usage()
 
     def run(self, logs: Sequence[str] | None, log_ids: Sequence[str] | None) -> Materialized:
         for works in self._batches(logs, log_ids):
-            with self._spending("merge"):
-                done = self._merge(works)
-            if done is not None:
-                with self._spending("publish"):
-                    self._publish(*done)
+            shares = deque([works])
+            while shares:
+                share = shares.popleft()
+                with self._spending("merge"):
+                    merged, instead = self._merge(share)
+                shares.extendleft(reversed(instead))
+                if merged is not None:
+                    with self._spending("publish"):
+                        self._publish(share, merged)
         return Materialized(
             logs=tuple(self._done),
             unchanged=self._unchanged,
@@ -165,6 +180,7 @@ class _Run:
                 some = refs[start : start + LOGS_PER_HOP]
                 found = loop_thread().run(partial(_for_each, some, look))
                 self._troubles += [each for each in found if isinstance(each, Trouble)]
+            self._refuse_other_merge()
             self._tell("plan", start + len(some), len(refs))
             yield [each for each in found if isinstance(each, Work)]
 
@@ -210,6 +226,7 @@ class _Run:
         ref, store = await resolve(self._root, ref)
         assert ref.log_id is not None
         standing, manifest = await self._outputs.look(ref.log_id, ref.name)
+        self._compare_merge(standing)
         if standing.records:
             url = below(self._place, f"logs/{ref.log_id}")
             window = Window(standing.start, standing.limit)
@@ -221,6 +238,21 @@ class _Run:
             self._caught_up += 1
         self._unchanged += 1
         return None
+
+    def _compare_merge(self, standing: Standing) -> None:
+        """Note it if the output was merged by something else, which is no matter of one log."""
+        before = None if standing.output is None else standing.output.merge
+        if None not in (before, self._merge_identity) and before != self._merge_identity:
+            self._other_merge = before
+
+    def _refuse_other_merge(self) -> None:
+        if self._other_merge is not None:
+            raise Invalid(
+                f"the job {self._options.job!r} has merged by another rule until now",
+                hint="Give the new rule another job name and a cursor of its own.",
+                expected=self._other_merge,
+                actual=self._merge_identity,
+            )
 
     def _without_twins(self, works: Sequence[Work]) -> Iterator[Work]:
         """Rows carry the names of their logs, so no two logs of one name go together."""
@@ -237,27 +269,39 @@ class _Run:
 
     # Merging
 
-    def _merge(self, works: list[Work]) -> tuple[list[Work], Merged] | None:
-        """Merge these logs, but for those that cannot be read; gives which were merged."""
-        failure: StratalogError | None = None
+    def _merge(self, works: list[Work]) -> tuple[Merged | None, list[list[Work]]]:
+        """Merge these logs. If that fails, what to merge in place of them."""
         tell = partial(self._tell, "merge") if self._on_progress is not None else None
-        for _ in range(ATTEMPTS_MAX):
-            try:
-                with watched(self._job.spark, tell):
-                    merged = self._job.run(works)
-                self._count_requests(works, merged)
-                return works, merged
-            except Exception as error:
-                failure = failure_of(error)
-                if failure is None or failure is error:
-                    raise
-            if isinstance(failure, Invalid):
-                raise failure
-            works = self._without_guilty(works, failure)
-            if not works:
-                return None
-        assert failure is not None
-        raise failure
+        try:
+            with watched(self._job.spark, tell):
+                merged = self._job.run(works)
+            self._count_requests(works, merged)
+            return merged, []
+        except Exception as error:
+            failure = failure_of(error)
+            if failure is None or failure is error:
+                raise
+            is_of_data = is_fault_of_data(error)
+        if isinstance(failure, Invalid):
+            if is_of_data:
+                return None, self._halves(works, failure)
+            raise failure
+        readable = self._without_guilty(works, failure)
+        return None, [readable] if readable else []
+
+    def _halves(self, works: list[Work], failure: Invalid) -> list[list[Work]]:
+        """A record that cannot be merged is found by halving, and its log left out.
+
+        Where so many have one, it is rather the merge that is wrong.
+        """
+        if len(works) > 1:
+            half = len(works) // 2
+            return [works[:half], works[half:]]
+        self._unmerged += 1
+        if self._unmerged > UNMERGED_MAX:
+            raise failure
+        self._troubles.append(Trouble(works[0].name, failure))
+        return []
 
     def _without_guilty(self, works: list[Work], failure: StratalogError) -> list[Work]:
         """The logs that can be read. If all can, the failure has another reason."""

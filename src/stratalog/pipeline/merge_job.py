@@ -176,6 +176,14 @@ class MergeJob:
         )
 
 
+def is_fault_of_data(error: Exception) -> bool:
+    """Whether Spark could not evaluate the merge for some record, as against the merge itself."""
+    from pyspark.errors import PySparkException
+
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return state is not None and state.startswith(FAULTS_OF_DATA)
+
+
 def failure_of(error: Exception) -> StratalogError | None:
     """What an error of the job amounts to. None if it is neither Spark's nor ours."""
     from pyspark.errors import PySparkException
@@ -183,8 +191,7 @@ def failure_of(error: Exception) -> StratalogError | None:
     told = tidy_error(error)
     if told is None or not isinstance(error, PySparkException):
         return told
-    state = error.getSqlState()
-    if isinstance(told, Unavailable) and state and state.startswith(FAULTS_OF_DATA):
+    if isinstance(told, Unavailable) and is_fault_of_data(error):
         return Invalid(
             f"the merge failed: {told}",
             hint="Let the merge cope with such a record, or leave its log out.",

@@ -9,7 +9,9 @@ It keeps the column ``log``, and treats each log on its own: a key of one log ha
 the same key of another. It only builds a DataFrame. It is called once more before anything is
 read, with no records, so that a mistake in it shows at once.
 
-What was merged may be collected from the log afterwards. So what a merge leaves out is gone.
+What was merged may be collected from the log afterwards. So what a merge leaves out is gone, and
+what is merged differently from one day on stands beside what was merged before. A merge that has an
+attribute ``identity``, a text, is therefore refused where the last one had another.
 """
 
 from __future__ import annotations
@@ -51,6 +53,12 @@ class LatestByKey:
                 f"without_key is 'refuse' or 'drop', not {self.without_key!r}",
                 hint="Choose what becomes of records that have no key.",
             )
+
+    @property
+    def identity(self) -> str:
+        """What must stay the same from run to run. The added columns may change."""
+        deleted = "" if self.deleted_sql is None else f", deleted by {self.deleted_sql}"
+        return f"latest by {self.key_sql}{deleted}"
 
     def __call__(self, last: DataFrame | None, added: DataFrame) -> DataFrame:
         from pyspark.sql import functions as sf

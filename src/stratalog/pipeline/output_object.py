@@ -1,13 +1,15 @@
 """The output of a job for one log, as it is stored: one JSON object and the files that it names.
 
     path      outputs/{job}/{log_id}/OUTPUT
-    fields    log, log_id, upto, version, schema, files, former, format, write_id
+    fields    log, log_id, upto, version, schema, files, former, format, write_id,
+              then when set: merge
     files     outputs/{job}/{log_id}/{run}-{n}.parquet, each with path, rows, num_bytes, sha256
 
 All records before ``upto`` are merged in. ``version`` counts publications; 0 was never published.
 ``schema`` is Spark's. ``former`` are the files of the version before, which stay until the next
-publication. A file's name is never used twice: ``run`` is drawn by each task that writes. What
-changes an output is in ``outputs``. Persisted: keep stable.
+publication. ``merge`` tells by what the rows were merged, if that is known: another merge would mix
+its rows with theirs. A file's name is never used twice: ``run`` is drawn by each task that writes.
+What changes an output is in ``outputs``. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Output(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     former: tuple[OutputFile, ...]
     format: str
     write_id: str
+    merge: str | None = None
 
     @property
     def entries(self) -> tuple[OutputFile, ...]:

@@ -53,6 +53,9 @@ from stratalog.store.protocol import Blob, Store
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
+JOB_LABEL = "job "
+"""How the writer of a cursor is called that belongs to a job, before the job's name."""
+
 ATTEMPTS_MAX = 8
 
 
@@ -101,26 +104,32 @@ class Outputs:
         job: str,
         *,
         cursor: str = COMPACTION,
+        merge: str | None = None,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> None:
         self._raw = root
         self._root = PatientStore(root, runtime, TIMEOUT_S)
         self._job = check_name(job, "job")
         self._cursor = cursor
+        self._label = f"{JOB_LABEL}{job}"
+        self._merge = merge
         self._runtime = runtime
 
     async def look(self, log_id: str, name: str | None = None) -> tuple[Standing, Manifest]:
         """Where a log and its output stand, and the manifest that tells.
 
         ``Trimmed`` if records were collected before they were merged; ``Conflict`` if something
-        else moves the cursor. The cursor is read first and the manifest last, because a worker
-        publishes before it moves the cursor, and only what it has found in a manifest.
+        else moves the cursor, or another job did. The cursor is read first and the manifest last,
+        because a worker publishes before it moves the cursor, and only what it has found in a
+        manifest.
         """
         cursor = await self._load_cursor(log_id)
         output, etag = await self._find(log_id)
         manifest = await self._load_manifest(log_id)
         if is_being_destroyed(manifest):
             raise NotFound(f"the log {log_id} is being destroyed", path=MANIFEST_PATH)
+        if cursor is not None:
+            self._check_owner(cursor)
         if output is not None and output.is_published:
             self._check(output, manifest, cursor)
         label = name or manifest.name or log_id
@@ -145,6 +154,7 @@ class Outputs:
             former=() if before is None else before.files,
             format=FORMAT,
             write_id=self._runtime.new_id(),
+            merge=self._merge,
             unknown=None if before is None else before.unknown,
         )
         await self._put(output, standing.etag, fresh=frozenset(file.path for file in files))
@@ -221,6 +231,17 @@ class Outputs:
 
     async def _load_manifest(self, log_id: str) -> Manifest:
         return (await load_manifest(log_store(self._root, log_id)))[0]
+
+    def _check_owner(self, cursor: Cursor) -> None:
+        """Refuse the cursor of another job: this one would let go of what that has not merged."""
+        owner = cursor.writer
+        if owner.startswith(JOB_LABEL) and owner != self._label:
+            raise Conflict(
+                f"the cursor {self._cursor!r} belongs to the {owner}, not to the {self._label}",
+                hint="Give each job a cursor of its own.",
+                expected=self._label,
+                actual=owner,
+            )
 
     def _check(self, output: Output, manifest: Manifest, cursor: Cursor | None) -> None:
         """Refuse to go on where records are missing, or are about to be."""
@@ -323,7 +344,7 @@ class Outputs:
 
     def _cursors(self, log_id: str) -> CursorStore:
         place = log_store(self._raw, log_id)
-        return CursorStore(place, writer=f"job {self._job}", runtime=self._runtime)
+        return CursorStore(place, writer=self._label, runtime=self._runtime)
 
 
 async def load_output(

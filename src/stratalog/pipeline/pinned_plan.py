@@ -24,7 +24,7 @@ from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.seal import is_being_destroyed
 from stratalog.objectlog.snapshot import Entry, Snapshot
 from stratalog.objectlog.tree import Tree, Window, missing
-from stratalog.pipeline.herd_logs import LogRef, find_logs, resolve
+from stratalog.pipeline.herd_logs import LogRef, find_logs, has_lost_manifest, resolve
 from stratalog.pipeline.places import below
 from stratalog.pipeline.planning import PLANNING_CACHE_BYTES
 from stratalog.pipeline.splits import Part
@@ -61,17 +61,15 @@ class Hold:
     expires_us: int
 
     @classmethod
-    def lasting(
-        cls, pin_s: float | None, name: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> Hold | None:
+    def lasting(cls, pin_s: float | None, runtime: Runtime = DEFAULT_RUNTIME) -> Hold | None:
         """A hold of so many seconds under a name of its own. None for none."""
         if pin_s is None:
             return None
         expires_us = runtime.now_us() + int(pin_s * 1_000_000)
-        return cls(name or f"spark_{runtime.new_id(16)}", expires_us)
+        return cls(f"spark_{runtime.new_id(16)}", expires_us)
 
     def named_for(self, attempt: int) -> Hold:
-        """A name that was given up is not free before the next collection."""
+        """A name that was given up is not used again."""
         return self if attempt == 1 else replace(self, name=f"{self.name}_{attempt}")
 
 
@@ -97,11 +95,14 @@ async def plan_herd(
 
     async def one(ref: LogRef) -> Planned:
         async with room:
+            found = ref
             try:
                 found, store = await resolve(_patient(root), ref)
                 url = below(root_url, f"logs/{found.log_id}")
                 return await _planned(store, Part(url, (), window, found.name), hold, 0)
             except NotFound:  # dropped meanwhile, or not completed yet
+                if found.log_id is not None and await has_lost_manifest(_patient(root), found):
+                    raise
                 return Planned()
 
     refs = sorted(await _chosen(root, logs), key=lambda ref: ref.name or "")
@@ -205,7 +206,7 @@ async def _stretch(tree: Tree, manifest: Manifest, window: Window) -> tuple[int,
 async def _pinned(store: Store, stretch: tuple[int, int], hold: Hold) -> Pin:
     try:
         return await PinStore(store).create(
-            hold.name, *stretch, note=PIN_NOTE, expires_us=hold.expires_us
+            hold.name, *stretch, note=PIN_NOTE, expires_us=hold.expires_us, once=True
         )
     except Denied as error:
         raise Denied(

@@ -85,8 +85,10 @@ def _head(report: RunReport) -> Iterator[str]:
             f'<p class="verdict bad">Ended early: {escape(failure.message)}</p>'
             f"<p>Next: {escape(failure.hint)}</p>"
         )
-    elif report.is_damaged:
+    if report.is_damaged:
         yield '<p class="verdict bad">Something is damaged: see below, and alarm a person.</p>'
+    elif report.failure is not None:
+        return
     elif report.troubles:
         count = _count(len(report.troubles), "log")
         yield f'<p class="verdict bad">Done, but for {count}: see below.</p>'
@@ -236,8 +238,8 @@ def _proof(report: RunReport) -> Iterator[str]:
     if proof is not None:
         verdict = "They are equal." if proof.holds else "They differ, or something is damaged."
         yield (
-            f"<p>Every record of {_count(proof.logs, 'log')} was read and hashed: "
-            f"{proof.records:,} in all. The hashes of all records of {proof.compared:,} of these "
+            f"<p>{proof.records:,} records of {_count(proof.logs, 'log')} were read and hashed. "
+            f"The hashes of all records of {proof.compared:,} of these "
             "logs were added up by Spark and compared with what the manifests say. "
             f'<span class="verdict {"good" if proof.holds else "bad"}">{verdict}</span></p>'
         )

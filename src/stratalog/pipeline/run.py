@@ -22,7 +22,7 @@ from stratalog.herd import Herd, RolledUp, RollUpOptions, roll_up
 from stratalog.herd.names import check_name
 from stratalog.herd.options import COMPACTION
 from stratalog.objectlog.cursor import cursor_path
-from stratalog.pipeline.audit import load_audit
+from stratalog.pipeline.audit import load_whole_audit
 from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
 from stratalog.pipeline.herd_logs import check_herd, open_root, place_of
 from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
@@ -47,6 +47,7 @@ from stratalog.pipeline.run_report import (
 from stratalog.pipeline.scrub_tasks import describe
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store.counted import CountedStore
+from stratalog.store.patient import PatientStore
 from stratalog.store.redaction import redact
 from stratalog.sync.loop_thread import loop_thread
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BACK_OFF_S_MAX = 3600.0
+AUDIT_TIMEOUT_S = 30.0
 _MERGING = {"plan": "logs looked at", "merge": "tasks", "publish": "logs published"}
 
 
@@ -157,13 +159,17 @@ def run_forever(
 
     A round that fails is told like any other, and the next one comes later and later. What looks at
     the whole herd (scrub, verify, collecting what others have left) is done in the first round and
-    then every ``thorough_every_s``, counted from the newest audit.
+    then every ``thorough_every_s``, counted from the last time or from the newest audit of all
+    logs, which may be another worker's.
     """
     require(every_s >= 0, "every_s is not negative")
     require(thorough_every_s >= 0, "thorough_every_s is not negative")
     rounds = failures = 0
+    thorough_us: int | None = None
     while not stop.is_set():
-        thorough = rounds == 0 or _is_old(root_url, thorough_every_s, runtime)
+        thorough = _is_due(root_url, thorough_us, thorough_every_s, runtime)
+        if thorough:
+            thorough_us = runtime.now_us()
         chosen = [each for each in stages if thorough or each not in ("scrub", "verify")]
         chosen_options = options if thorough else replace(options, measure=False)
         run = _Run(spark, root_url, server, merge, chosen, chosen_options, on_event, runtime)
@@ -179,13 +185,20 @@ def run_forever(
     return rounds
 
 
-def _is_old(root_url: str, age_s: float, runtime: Runtime) -> bool:
-    """Whether the newest audit is older than this, or there is none."""
+def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime) -> bool:
+    """Whether it is time to look at the whole herd, and nobody else has done it."""
+
+    def is_old(time_us: int) -> bool:
+        return runtime.now_us() - time_us >= every_s * 1e6
+
+    if last_us is None or not is_old(last_us):
+        return last_us is None
+    root = PatientStore(open_root(place_of(root_url)), runtime, AUDIT_TIMEOUT_S)
     try:
-        audit = loop_thread().run(lambda: load_audit(open_root(place_of(root_url))))
+        audit = loop_thread().run(lambda: load_whole_audit(root))
     except StratalogError:
         return True
-    return runtime.now_us() - audit.started_us >= age_s * 1e6
+    return audit is None or is_old(audit.started_us)
 
 
 class _Run:
@@ -425,6 +438,7 @@ class _Run:
                 "gone": done.gone,
             },
             requests=done.usage,
+            troubles=told(map(str, done.troubles)),
         )
 
     # Telling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from stratalog.objectlog.damage import Damage, DamageKind
 from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.scrub_report import ScrubReport
 from stratalog.pipeline.audit import OK, UNREAD, AuditRow
+from stratalog.pipeline.herd_logs import LogRef
 from stratalog.pipeline.scrub_tasks import COLUMNS, COUNTS, Note, Walked, describe
 from stratalog.setsum import Setsum
 from stratalog.store.counted import Usage
@@ -153,9 +155,16 @@ class AddedUp:
             for data in row["notes"]:
                 self.add_note(row["log_id"], data)
 
-    def logs(self) -> list[LogScrub | Walked]:
-        """Each log as it was found; as it was walked, if that failed."""
-        return [self._judged(log_id, walked) for log_id, walked in self._walked.items()]
+    def logs(self, refs: Sequence[LogRef]) -> list[LogScrub | Walked]:
+        """Each of these logs as it was found; as it was walked, if that failed."""
+        walked = [self._judged(log_id, each) for log_id, each in self._walked.items()]
+        names = {each.ref.name for each in self._walked.values()}
+        unheard = [
+            LogScrub(log=ref.name, log_id=ref.log_id or "", trouble="no task has told of it")
+            for ref in refs
+            if ref.name not in names and ref.log_id not in self._walked
+        ]
+        return [*walked, *unheard]
 
     def _judged(self, log_id: str, walked: Walked) -> LogScrub | Walked:
         report, ref = walked.report, walked.ref
@@ -169,6 +178,9 @@ class AddedUp:
         if not found and actual is not None and walked.expected is not None:
             found += _unbalanced(walked.expected, actual)
         by_identity = {each.identity: each for each in reversed(found)}
+        trouble = None if report.finished else "stopped: too much is damaged"
+        if not found and trouble is None and not is_whole:
+            trouble = _incomplete(walked, report, row["hashed"])
         return LogScrub(
             log=ref.name,
             log_id=ref.log_id,
@@ -180,12 +192,19 @@ class AddedUp:
             collected_sum=None if walked.expected is None else walked.collected.hexdigest(),
             damages=tuple(sorted(by_identity.values(), key=_in_the_log)),
             remarks=report.remarks,
-            trouble=None if report.finished else "stopped: too much is damaged",
+            trouble=trouble,
             **{name: row[name] for name in ("fragments", "records", "num_bytes", "let_go")},
         )
 
 
 _NOTHING = dict.fromkeys((*COLUMNS, *COUNTS), 0)
+
+
+def _incomplete(walked: Walked, report: ScrubReport, hashed: int) -> str | None:
+    """Why a log that looks sound was not compared. None if a collection cut it meanwhile."""
+    if walked.expected is None or report.first_offset > walked.first_offset:
+        return None
+    return f"{hashed:,} of its {walked.count:,} records were hashed; scrub it again"
 
 
 def _unbalanced(expected: Setsum, actual: Setsum) -> Iterator[Damage]:

@@ -100,6 +100,9 @@ class Walked:
     collected: Setsum = EMPTY
     """What all records add up to that were collected, as the manifest says."""
 
+    first_offset: int = 0
+    """Where that manifest began. What is walked may begin later, if a collection came between."""
+
     error: StratalogError | None = None
 
 
@@ -173,7 +176,14 @@ async def _walk_log(
         return Walked(ref, report)
     collected = manifest.collected if isinstance(manifest.collected, Setsum) else EMPTY
     ref = LogRef(ref.name or manifest.name, ref.log_id)
-    return Walked(ref, report, manifest.count, manifest.setsum - collected, collected)
+    return Walked(
+        ref,
+        report,
+        manifest.count,
+        manifest.setsum - collected,
+        collected,
+        manifest.first_offset,
+    )
 
 
 async def _manifest_of(store: Store) -> Manifest | None:

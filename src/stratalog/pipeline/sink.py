@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from stratalog.errors import Invalid, StratalogError
+from stratalog.errors import Conflict, Invalid, StratalogError
 from stratalog.herd import Herd
 from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue
 from stratalog.herd.mark import Mark
@@ -39,8 +39,8 @@ from stratalog.herd.names import log_store
 from stratalog.objectlog.creation import create_log
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.sinking import Linked, is_linked, link_staged
-from stratalog.objectlog.stage import Stage, release_stage
+from stratalog.objectlog.sinking import Linked, is_linked, link_staged, noted
+from stratalog.objectlog.stage import Stage, release_stage, remove_stages
 from stratalog.objectlog.staging import Batch, StagedFragment, Staging
 from stratalog.pipeline.places import below
 from stratalog.pipeline.sink_options import SinkOptions, parse_sink
@@ -55,6 +55,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 UPLOADS_MAX = 3
+LET_GO_TIMEOUT_S = 10.0
 RECORD_BYTES_MAX = WriterOptions.record_bytes_max
 GIVEN_ANEW = ("offset", "timestamp")
 """Columns that a log shows and gives by itself: they may come along, and are not stored."""
@@ -124,17 +125,11 @@ class BatchSink(DataSourceArrowWriter):
             batch = Batch(options.query, options.batch)
         with whole_errors():
             _link(self._target, messages, batch)
-            self._release()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        with whole_errors():
-            self._release()
-
-    def _release(self) -> None:
-        """Of a write without a number: nobody else knows that it is over."""
-        job = self._target.job
-        if job is not None:
-            _run(lambda: release_stage(open_store(self._target.url), job, DEFAULT_RUNTIME))
+        """Of a write without a number nobody else knows that it is over."""
+        if self._target.job is not None:
+            _let_go(self._target, [])
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -153,7 +148,8 @@ class StreamSink(DataSourceStreamArrowWriter):
                     "this is not a micro-batch of a stream: it has no query and no number",
                     hint="Use df.write with the options queryId and batchId.",
                 )
-            return _stage(replace(self._target, query=query), iterator, int(number))
+            target = replace(self._target, query=query)
+            return _stage(target, iterator, int(number), in_order=True)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         with whole_errors():
@@ -168,8 +164,17 @@ class StreamSink(DataSourceStreamArrowWriter):
 # In a task
 
 
-def _stage(target: Target, batches: Iterator[pa.RecordBatch], number: int | None) -> Staged:
-    """Store the rows of one partition, in their order."""
+def _stage(
+    target: Target,
+    batches: Iterator[pa.RecordBatch],
+    number: int | None,
+    *,
+    in_order: bool = False,
+) -> Staged:
+    """Store the rows of one partition, in their order.
+
+    ``in_order`` is for a query that repeats none but its last batch.
+    """
     staging: Staging | None = None
     under_way: deque[Future[StagedFragment]] = deque()
     fragments: list[StagedFragment] = []
@@ -177,7 +182,7 @@ def _stage(target: Target, batches: Iterator[pa.RecordBatch], number: int | None
         for bodies in _bodies(batches, target.options.fragment_bytes):
             if staging is None:
                 staging = _run(lambda: _open(target, number))
-                if _is_there(staging, target.query, number):
+                if _is_there(staging, target.query, number, in_order=in_order):
                     break
             if len(under_way) >= UPLOADS_MAX:
                 fragments.append(under_way.popleft().result())
@@ -201,11 +206,24 @@ async def _open(target: Target, number: int | None) -> Staging:
     )
 
 
-def _is_there(staging: Staging, query: str | None, number: int | None) -> bool:
+def _is_there(staging: Staging, query: str | None, number: int | None, *, in_order: bool) -> bool:
     """Whether the batch was linked by an earlier attempt, so that nothing need be stored."""
     if query is None or number is None:
         return False
-    return is_linked(staging.stage.manifest, Batch(query, number))
+    batch, manifest = Batch(query, number), staging.stage.manifest
+    last = (manifest.sinks or {}).get(query, -1)
+    if in_order and last > number:
+        raise Conflict(
+            f"the query {query!r} has written batch {last} to this log, and now comes with batch "
+            f"{number}: its checkpoint is new, or older than the log",
+            hint="Give a query that starts anew another queryId, or restore its checkpoint.",
+            expected=last + 1,
+            actual=number,
+        )
+    if last > number:
+        log.warning("batch %d of %r is taken for written: the last one is %d", number, query, last)
+    noted(manifest, batch)  # has room for the query
+    return is_linked(manifest, batch)
 
 
 def _begin(staging: Staging, bodies: pa.Array) -> Future[StagedFragment]:
@@ -301,6 +319,26 @@ def _link(
     fragments = [fragment for each in _told(messages) for fragment in each.fragments]
     linked = _run(lambda: _linked(target, fragments, batch))
     log.info("%d fragments for %s: %s", len(fragments), target.url, linked)
+    _let_go(target, sorted({each.incarnation for each in fragments}))
+
+
+def _let_go(target: Target, incarnations: Sequence[str]) -> None:
+    """Remove the stages of what is linked, and let that of the whole job be over.
+
+    Whatever happens here, the rows are written: what is left behind is for the sweep.
+    """
+
+    async def let_go() -> None:
+        store = PatientStore(open_store(target.url), DEFAULT_RUNTIME, LET_GO_TIMEOUT_S)
+        if target.job is not None:
+            await release_stage(store, target.job, DEFAULT_RUNTIME)
+        own = [] if target.job is None else [target.job]
+        await remove_stages(store, [*incarnations, *own])
+
+    try:
+        _run(let_go)
+    except StratalogError as error:
+        log.info("stages of %s were not removed: %s", target.url, error)
 
 
 async def _linked(
@@ -332,6 +370,11 @@ def _check_rows(schema: StructType, overwrite: bool) -> None:
             hint='Append: .mode("append") of a write, .outputMode("append") of a stream.',
         )
     types = {field.name: field.dataType for field in schema.fields}
+    if len(types) < len(schema.fields):
+        raise Invalid(
+            f"two columns have the same name: {', '.join(schema.names)}",
+            hint="Give each column a name of its own.",
+        )
     body = types.get("body")
     if not isinstance(body, BinaryType | StringType):
         raise Invalid(

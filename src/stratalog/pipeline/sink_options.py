@@ -14,6 +14,7 @@ from stratalog.pipeline.places import absolute_url
 from stratalog.pipeline.source_options import PATH, Given
 
 FRAGMENT_BYTES = 4 << 20
+FRAGMENT_BYTES_MAX = 256 << 20
 SERVER = "spark"
 COMPRESSIONS = ("zstd", "snappy", "none")
 WRITE_NAMES = (
@@ -81,6 +82,17 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         create=given.flag("create", default=False),
         query=query,
         batch=batch,
-        fragment_bytes=given.whole("fragmentBytes", 1) or FRAGMENT_BYTES,
+        fragment_bytes=_fragment_bytes(given.whole("fragmentBytes", 1)),
         compression=cast(Compression, compression),
     )
+
+
+def _fragment_bytes(given: int | None) -> int:
+    if given is not None and given > FRAGMENT_BYTES_MAX:
+        raise Invalid(
+            f"fragmentBytes is at most {FRAGMENT_BYTES_MAX}, not {given}",
+            hint="A task holds several fragments in memory; tens of megabytes are large.",
+            expected=FRAGMENT_BYTES_MAX,
+            actual=given,
+        )
+    return given or FRAGMENT_BYTES

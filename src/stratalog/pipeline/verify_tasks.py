@@ -8,6 +8,7 @@ again: only what does not fit each time is told.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,15 +24,16 @@ from stratalog.objectlog.tree import Tree
 from stratalog.objectlog.tree_check import decode_leniently, examine_node
 from stratalog.objectlog.verification import verify
 from stratalog.pipeline.findings import Finding
-from stratalog.pipeline.herd_logs import LogRef
+from stratalog.pipeline.herd_logs import LogRef, has_lost_manifest
 from stratalog.pipeline.herd_sizes import bytes_of
-from stratalog.pipeline.output_object import Output, folder_of
+from stratalog.pipeline.output_object import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs import Outputs
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Store
 
 LOOKS_MAX = 3
 PAUSE_S = 0.05
+PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,20 @@ class LookAtLog:
     cursor: str
     job: str | None
     records: bool
+    outputs: bool = True
 
     async def __call__(self, root: Store, ref: LogRef) -> LogVerify:
+        try:
+            return await self._looked(root, ref)
+        except NotFound as error:
+            is_manifest = (error.path or "").endswith(MANIFEST_PATH)
+            if not is_manifest or not await has_lost_manifest(root, ref):
+                raise
+        detail = "its name is taken and objects of it are there, but no manifest"
+        lost = Finding(kind=DamageKind.MANIFEST_MISSING.value, log=ref.label, detail=detail)
+        return _seen(ref, None, None, None, [lost])
+
+    async def _looked(self, root: Store, ref: LogRef) -> LogVerify:
         seen = await self._look(root, ref)
         for _ in range(LOOKS_MAX - 1):
             if not seen.findings:
@@ -99,7 +113,7 @@ class LookAtLog:
             *_of_damages(ref, damages),
             *_of_cursor(ref, cursor, manifest.first_offset, newest.tail.offset),
             *_of_output(ref, output, cursor, newest.tail.offset),
-            *_of_files(ref, output, sizes),
+            *await self._of_files(root, ref, output, sizes),
         ]
         return _seen(ref, manifest, cursor, output, findings)
 
@@ -115,6 +129,37 @@ class LookAtLog:
         assert self.job is not None
         folder = PrefixedStore(root, folder_of(self.job, log_id))
         return {row.path: row.size async for row in folder.list()}
+
+    async def _of_files(
+        self, root: Store, ref: LogRef, output: Output | None, sizes: Mapping[str, int]
+    ) -> list[Finding]:
+        """What is wrong with the files of an output: by their sizes, then by their bytes."""
+        if output is None or self.job is None:
+            return []
+        folder = PrefixedStore(root, folder_of(self.job, output.log_id))
+        found = []
+        for file in output.files:
+            size = sizes.get(file.path)
+            if size is None:
+                found.append(f"{file.path} is missing")
+            elif size != file.num_bytes:
+                found.append(f"{file.path} has {size} bytes, not {file.num_bytes}")
+            elif self.outputs and await _digest_of(folder, file) != file.sha256:
+                found.append(f"{file.path} does not hold the bytes that were written")
+        return [Finding(kind="output-file", log=ref.label, detail=detail) for detail in found]
+
+
+async def _digest_of(folder: Store, file: OutputFile) -> str | None:
+    """The hash of a file, read piece by piece. None if it is gone."""
+    digest = hashlib.sha256()
+    try:
+        for start in range(0, file.num_bytes, PIECE_BYTES):
+            length = min(PIECE_BYTES, file.num_bytes - start)
+            piece = await folder.get_range(file.path, start, length)
+            await asyncio.to_thread(digest.update, piece)
+    except NotFound:
+        return None
+    return digest.hexdigest()
 
 
 async def offset_of(store: Store, cursor: str) -> int | None:
@@ -214,14 +259,6 @@ def _of_output(
     if cursor is not None and output.upto < cursor:
         detail = f"it holds records up to {output.upto}, and the cursor is at {cursor}"
         yield Finding(kind="output-behind", log=ref.label, detail=detail)
-
-
-def _of_files(ref: LogRef, output: Output | None, sizes: Mapping[str, int]) -> Iterator[Finding]:
-    for file in () if output is None else output.files:
-        size = sizes.get(file.path)
-        if size != file.num_bytes:
-            found = "is missing" if size is None else f"has {size} bytes, not {file.num_bytes}"
-            yield Finding(kind="output-file", log=ref.label, detail=f"{file.path} {found}")
 
 
 async def _of_records(root: Store, ref: LogRef) -> list[Finding]:

@@ -36,6 +36,7 @@ from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store
 
 PROBE_TIMEOUT_S = 30.0
+PROBE_PREFIX = "probe/"
 FALSE_REFUSALS_MAX = 5
 
 # Kept for each runtime, which a process has one of and a simulation its own. A store is known by
@@ -53,7 +54,7 @@ async def probe(store: Store, runtime: Runtime) -> None:
     false_refusals = 0
     while True:
         try:
-            await _probe(store, f"probe/{runtime.new_id()}", runtime.new_id())
+            await _probe(store, f"{PROBE_PREFIX}{runtime.new_id()}", runtime.new_id())
         except (Unknown, Unavailable, _FalseRefusal) as error:
             if isinstance(error, _FalseRefusal):
                 false_refusals += 1
