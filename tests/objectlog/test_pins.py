@@ -23,6 +23,8 @@ from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob, Listed
 from stratalog.testing import History
 
+LATER_US = 2**60
+
 
 async def pinned_bodies(store: sl.Store, name: str, first: int, limit: int) -> list[bytes]:
     async with sl.LogReader.open(store, pin=name) as reader:
@@ -363,9 +365,9 @@ class TestOnce:
         async def main() -> None:
             store = await made(store_url, cursor=8)
             pins = PinStore(store)
-            released = await pins.create("released", 2, 5, once=True)
+            released = await pins.create("released", 2, 5, once=True, expires_us=LATER_US)
             past = await pins.create("past", 3, 6, once=True, expires_us=1)
-            held = await pins.create("held", 4, 5, once=True)
+            held = await pins.create("held", 4, 5, once=True, expires_us=LATER_US)
             await released.release()
             await collect(store)
             assert await left_in_pins(store) == ["pin/held.json"]
@@ -384,10 +386,12 @@ class TestOnce:
         async def main() -> None:
             store = await made(MemoryStore(), cursor=8)
             pins = PinStore(store)
-            await (await pins.create("mine", 2, 5, once=True)).release()
+            await (await pins.create("mine", 2, 5, once=True, expires_us=LATER_US)).release()
             for once in (True, False):
                 with pytest.raises(Exists):
-                    await pins.create("mine", 2, 5, once=once)
+                    await pins.create("mine", 2, 5, once=once, expires_us=LATER_US)
+            with pytest.raises(Invalid, match="expiry"):
+                await pins.create("other", 2, 5, once=True)
 
         run(main())
 
@@ -396,7 +400,9 @@ class TestOnce:
         async def main() -> None:
             store = await made(MemoryStore(), cursor=8)
             await collect(store)
-            await (await PinStore(store).create("mine", 8, once=True)).release()
+            await (
+                await PinStore(store).create("mine", 8, once=True, expires_us=LATER_US)
+            ).release()
             await collect(BusyStore(store, moment, lambda: collect(store)))
             assert await left_in_pins(store) == []
 
@@ -410,7 +416,7 @@ class TestCrashes:
 
     async def live(self, store: sl.Store, _: History) -> None:
         pin = await PinStore(store).create("held", 2, 5)
-        brief = await PinStore(store).create("brief", 3, 6, once=True)
+        brief = await PinStore(store).create("brief", 3, 6, once=True, expires_us=LATER_US)
         await collect(store)
         await pin.release()
         await brief.release()

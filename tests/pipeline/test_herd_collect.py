@@ -10,10 +10,22 @@ import pytest
 import stratalog as sl
 from objectlog.leftovers import litter
 from objectlog.whole_log import check_whole_log, run
-from pipeline.herds import delete, drop, fill, ids_of, paths_below, root_of, set_cursor, store_of
+from pipeline.herds import (
+    KEY,
+    delete,
+    drop,
+    fill,
+    ids_of,
+    paths_below,
+    root_of,
+    set_cursor,
+    store_of,
+)
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.garbage import GARBAGE_PATH
 from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
+from stratalog.pipeline.materialize import materialize
+from stratalog.pipeline.merging import latest_by_key
 from stratalog.store import open_store
 
 if TYPE_CHECKING:
@@ -116,6 +128,24 @@ def test_a_sweep_is_about_all_logs(spark: SparkSession, tmp_path: Path) -> None:
     assert all(each.swept for each in done.logs)
     for name in "abc":
         run(check_whole_log(store_of(root, name)))
+
+
+def test_outputs_of_dropped_logs_go_with_a_sweep(spark: SparkSession, tmp_path: Path) -> None:
+    root = root_of(tmp_path)
+    fill(root, {"dropped": 20, "renewed": 20, "kept": 20, "lost": 20})
+    materialize(spark, root, latest_by_key(KEY))
+    ids = ids_of(root)
+    for name in ("dropped", "renewed"):
+        drop(root, name)
+    fill(root, {"renewed": 5})
+    for path in paths_below(root, f"logs/{ids['lost']}/"):
+        delete(root, path)
+    collect_herd(spark, root, options=HerdCollectOptions(interval_s=0.0))
+    assert {path.split("/")[2] for path in paths_below(root, "outputs/")} == {*ids.values()}
+    done = collect_herd(spark, root, options=HerdCollectOptions(interval_s=0.0, sweep=True))
+    assert done.dropped_files == 4
+    left = {path.split("/")[2] for path in paths_below(root, "outputs/")}
+    assert left == {ids["kept"], ids["lost"]}, "what is the last copy stays"
 
 
 def test_the_wait_for_slow_readers_is_shared(spark: SparkSession, tmp_path: Path) -> None:

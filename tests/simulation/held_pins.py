@@ -32,8 +32,8 @@ class HeldPins:
 
     def deleted(self, path: str) -> None:
         """The pin itself is gone, which happens to one that is released and was made for once."""
-        stored = self._stored.pop(path)
-        is_over = stored.released and stored.once
+        stored = self._stored.pop(path, None)
+        is_over = stored is None or (stored.released and stored.once)
         promise(is_over, "pinned", f"{self._log}/{path} was deleted, and was not over")
 
     def acknowledged(self, pin: Pin) -> None:

@@ -155,10 +155,13 @@ class PinStore:
         The fragments that overlap it are held, up to the tail if ``to_offset`` is not given.
         ``Trimmed`` if the stretch is not, or no longer, all there. Without ``reuse`` the name of a
         pin that was released counts as taken for ever. ``once`` is for a name that you have made
-        up for this pin and use for no other: a collection leaves nothing of it.
+        up for this pin and use for no other: a collection leaves nothing of it. It needs an expiry,
+        for a put that lands late may bring it back, and nobody would know.
         """
         path = pin_path(name)
         check_offset(from_offset)
+        if once and expires_us is None:
+            raise Invalid("a pin for once has an expiry", hint="Give expires_us as well.")
         _check(note, expires_us, to_offset)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from stratalog.objectlog.garbage import load_garbage
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CollectorOptions
 from stratalog.objectlog.sweep import sweep
+from stratalog.pipeline.dropped_outputs import remove_dropped_outputs
 from stratalog.pipeline.herd_logs import LogRef, find_logs, open_root, place_of
 from stratalog.pipeline.herd_sizes import bytes_of
 from stratalog.pipeline.job_options import require
@@ -35,6 +36,7 @@ from stratalog.pipeline.outputs import Outputs
 from stratalog.pipeline.watching import OnTasks
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store.counted import CountedStore, Usage
+from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 from stratalog.sync.loop_thread import loop_thread
 
@@ -50,7 +52,8 @@ class HerdCollectOptions:
     """The cursor that tells whether a log has something to give back."""
 
     job: str | None = "latest"
-    """The job whose leftover files are deleted as well. None leaves them."""
+    """The job whose leftover files are deleted as well, and with ``sweep`` the outputs of logs that
+    were dropped. None leaves them."""
 
     interval_s: float = 5.0
     """How long after publishing the deletions begin, for the sake of slow readers."""
@@ -107,6 +110,9 @@ class HerdCollect:
     """How many logs there were to choose from."""
 
     logs: tuple[LogCollect, ...]
+    dropped_files: int
+    """How many objects of outputs were deleted whose logs were dropped."""
+
     gone: int
     troubles: tuple[Trouble, ...]
     seconds: float
@@ -127,7 +133,8 @@ class HerdCollect:
 
     @property
     def objects(self) -> int:
-        return sum(each.objects for each in self.logs)
+        """How many objects were deleted."""
+        return sum(each.objects for each in self.logs) + self.dropped_files
 
 
 DEFAULT_OPTIONS = HerdCollectOptions()
@@ -153,6 +160,7 @@ def collect_herd(
     usage, gone, looked_at = counted.usage, 0, len(refs)
     troubles: tuple[Trouble, ...] = ()
     idle: frozenset[str | None] = frozenset()
+    dropped: tuple[str, ...] = ()
     if logs is None and log_ids is None:
         looked = for_each_log(spark, place, refs, _Looking(options.cursor))
         refs = [each.ref for each in looked.outcomes if each.value]
@@ -161,6 +169,10 @@ def collect_herd(
             others = [each.ref for each in looked.outcomes if each.value is False]
             idle = frozenset(ref.log_id for ref in others)
             refs += others
+            if options.job is not None:
+                there = {ref.log_id for ref in refs}
+                dropped, used = _without_dropped(place, options, there, runtime)
+                usage += used
     done = for_each_log(
         spark,
         place,
@@ -173,12 +185,24 @@ def collect_herd(
     )
     return HerdCollect(
         looked_at=looked_at,
+        dropped_files=len(dropped),
         logs=tuple(done.values),
         gone=gone + done.gone,
         troubles=(*troubles, *done.troubles),
         seconds=(runtime.now_us() - started_us) / 1e6,
         usage=usage + done.usage,
     )
+
+
+def _without_dropped(
+    place: str, options: HerdCollectOptions, there: Collection[str | None], runtime: Runtime
+) -> tuple[tuple[str, ...], Usage]:
+    """What was deleted of outputs of logs that are not ``there`` any more, and what it took."""
+    counted, job = CountedStore(open_root(place)), options.job
+    assert job is not None
+    root = PatientStore(counted, runtime, options.timeout_s)
+    gone = loop_thread().run(lambda: remove_dropped_outputs(root, job, there, runtime))
+    return gone, counted.usage
 
 
 @dataclass(frozen=True, slots=True)
