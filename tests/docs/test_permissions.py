@@ -105,7 +105,6 @@ async def made() -> MemoryStore:
     await MadeLog(SHAPE, encoded=True).store(store)
     await sl.CursorStore(store).create("keeper", 2)
     await PinStore(store).create("past", 1, 3, expires_us=1)
-    await (await PinStore(store).create("over", 1, 3, once=True, expires_us=2**60)).release()
     await (await PinStore(store).create("released", 2, 4)).release()
     return store
 

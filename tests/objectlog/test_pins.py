@@ -23,8 +23,6 @@ from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob, Listed
 from stratalog.testing import History
 
-LATER_US = 2**60
-
 
 async def pinned_bodies(store: sl.Store, name: str, first: int, limit: int) -> list[bytes]:
     async with sl.LogReader.open(store, pin=name) as reader:
@@ -354,61 +352,6 @@ class TestNames:
         run(main())
 
 
-async def left_in_pins(store: sl.Store) -> list[str]:
-    return [row.path async for row in store.list("pin/")]
-
-
-class TestOnce:
-    """A pin whose name is used for no other leaves nothing behind."""
-
-    def test_a_collection_removes_it_when_it_is_released_or_past(self, store_url: str) -> None:
-        async def main() -> None:
-            store = await made(store_url, cursor=8)
-            pins = PinStore(store)
-            released = await pins.create("released", 2, 5, once=True, expires_us=LATER_US)
-            past = await pins.create("past", 3, 6, once=True, expires_us=1)
-            held = await pins.create("held", 4, 5, once=True, expires_us=LATER_US)
-            await released.release()
-            await collect(store)
-            assert await left_in_pins(store) == ["pin/held.json"]
-            assert await pinned_bodies(store, "held", 4, 5) == bodies(4, 5)
-            await released.release()
-            with pytest.raises(Trimmed):
-                await past.renew(2**60)
-            await held.release()
-            await collect(store)
-            assert await left_in_pins(store) == []
-            assert await garbage_left(store) == set()
-
-        run(main())
-
-    def test_its_name_is_taken_while_anything_of_it_is_there(self) -> None:
-        async def main() -> None:
-            store = await made(MemoryStore(), cursor=8)
-            pins = PinStore(store)
-            await (await pins.create("mine", 2, 5, once=True, expires_us=LATER_US)).release()
-            for once in (True, False):
-                with pytest.raises(Exists):
-                    await pins.create("mine", 2, 5, once=once, expires_us=LATER_US)
-            with pytest.raises(Invalid, match="expiry"):
-                await pins.create("other", 2, 5, once=True)
-
-        run(main())
-
-    @pytest.mark.parametrize("moment", range(12))
-    def test_one_collector_removes_it_while_another_is_about_to(self, moment: int) -> None:
-        async def main() -> None:
-            store = await made(MemoryStore(), cursor=8)
-            await collect(store)
-            await (
-                await PinStore(store).create("mine", 8, once=True, expires_us=LATER_US)
-            ).release()
-            await collect(BusyStore(store, moment, lambda: collect(store)))
-            assert await left_in_pins(store) == []
-
-        run(main())
-
-
 class TestCrashes:
     """Pin, cut, release, clear: killed before and after every operation, then run again."""
 
@@ -416,10 +359,8 @@ class TestCrashes:
 
     async def live(self, store: sl.Store, _: History) -> None:
         pin = await PinStore(store).create("held", 2, 5)
-        brief = await PinStore(store).create("brief", 3, 6, once=True, expires_us=LATER_US)
         await collect(store)
         await pin.release()
-        await brief.release()
         await collect(store)
 
     async def finish(self, store: sl.Store) -> None:

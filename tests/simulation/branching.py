@@ -200,13 +200,11 @@ class Branching(World):
         pins = PinStore(self.place(log.name, node), owner=node.name, runtime=node.runtime)
         begin, tail = log.manifest.first_offset, log.manifest.tail.offset
         first = self.random.choice((begin, self.random.randint(begin, max(begin, tail - 1))))
-        limit = self.random.choice(
-            (None, None, self.random.randint(first + 1, max(first + 1, tail)))
-        )
-        expires_us = self.expiry_us(node)
-        once = expires_us is not None and name[-1] in "02468"
         pin = await pins.create(
-            name.replace(".", "_"), first, limit, expires_us=expires_us, once=once
+            name.replace(".", "_"),
+            first,
+            self.random.choice((None, None, self.random.randint(first + 1, max(first + 1, tail)))),
+            expires_us=self.expiry_us(node),
         )
         self.bucket.watch(lambda: log.acknowledged(pin))
         return pin

@@ -30,17 +30,10 @@ class HeldPins:
         if stored.released:
             self._held.pop(path, None)
 
-    def deleted(self, path: str) -> None:
-        """The pin itself is gone, which happens to one that is released and was made for once."""
-        stored = self._stored.pop(path, None)
-        is_over = stored is None or (stored.released and stored.once)
-        promise(is_over, "pinned", f"{self._log}/{path} was deleted, and was not over")
-
     def acknowledged(self, pin: Pin) -> None:
         """A call gave this pin to its caller."""
         path = pin_path(pin.name)
-        stored = self._stored.get(path)
-        if stored is not None and stored.write_id == pin._stored.write_id:
+        if self._stored[path].write_id == pin._stored.write_id:
             self._held[path] = self._keys(pin)
             missing = [key for key in self._held[path] if self._objects.get(key) is None]
             promise(not missing, "pinned", f"{path} holds {missing}, which are not stored")

@@ -14,6 +14,7 @@ linked need nobody to release them.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import NotFound, StratalogError, Unknown
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.sinking import Linked, link_staged
-from stratalog.objectlog.stage import Stage, list_stages, revoke_stage
+from stratalog.objectlog.stage import Stage, list_stages, remove_stages, revoke_stage
 from stratalog.objectlog.staging import Batch, StagedFragment, Staging
 from stratalog.objectlog.sweep import sweep
 from stratalog.runtime import Runtime
@@ -91,6 +92,7 @@ class Sinking(Keeping):
         if batch not in self.settled and linked.span is not None:
             self.settled.add(batch)
             self.history.ok(self.calls[batch], placed_at(linked))
+        await remove_stages(store, incarnations_of(staged), runtime=runtime)
 
     async def work(self, node: Node, operations: int) -> None:
         """Jobs without numbers: each is tried once."""
@@ -114,6 +116,8 @@ class Sinking(Keeping):
             raise
         self.history.ok(call, placed_at(linked))
         await stage.release()
+        used = [*incarnations_of(staged), stage.incarnation]
+        await remove_stages(store, used, runtime=node.runtime)
 
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(
@@ -207,6 +211,10 @@ class Sinking(Keeping):
             ]
             ours = set(wanted)
             assert [body for body in bodies if body in ours] == wanted, f"{query} is not whole"
+
+
+def incarnations_of(staged: Sequence[StagedFragment]) -> list[str]:
+    return sorted({each.incarnation for each in staged})
 
 
 def placed_at(linked: Linked) -> Placed:

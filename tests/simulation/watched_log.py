@@ -108,8 +108,6 @@ class WatchedLog:
             self.reached = {}
         elif path == GARBAGE_PATH:
             self._plan = None
-        elif path.startswith(PIN_PREFIX) and not self.is_doomed:
-            self.pins.deleted(path)
 
     def _manifest_landed(self, manifest: Manifest, data: bytes) -> None:
         before, self._manifest = self._manifest, manifest

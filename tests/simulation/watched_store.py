@@ -21,20 +21,12 @@ from stratalog.objectlog.cursor import Cursor
 from stratalog.objectlog.garbage import Garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
 from stratalog.objectlog.seal import predecessor_of, seal_of
-from stratalog.objectlog.stored_pin import PIN_PREFIX, StoredPin
 from stratalog.store.memory import MemoryStore
 from stratalog.store.protocol import Blob, Head, Listed
 
 IMMUTABLE = ("log/", "snapshot/")
 MUTABLE = ("manifest/", "gc/", "cursor/", "pin/", "stage/")
-NEVER_DELETED = ("manifest/", "gc/", "cursor/")
-
-
-def may_come_again(path: str, data: bytes) -> bool:
-    """Whether an object may be deleted, and come back as it was by a put that lands late."""
-    if path.startswith(PIN_PREFIX):
-        return StoredPin.from_json(data, path).once
-    return path.startswith("stage/")
+NEVER_DELETED = ("manifest/", "gc/", "cursor/", "pin/")
 
 
 class WatchedBucket:
@@ -125,9 +117,8 @@ class WatchedBucket:
             return
         log = self.log(name)
         if not log.is_doomed:  # what lands late where a log is destroyed is nobody's any more
-            # A stage that was released is deleted, and a pin for once, and the put that made it may
-            # come again.
-            is_new = (path, data) not in self._versions or may_come_again(rest, data)
+            # A stage that was released is deleted, and the put that registered it may come again.
+            is_new = (path, data) not in self._versions or rest.startswith("stage/")
             promise(is_new, "version", f"{path} as it was before")
         self._versions.add((path, data))
         is_new = not log.exists

@@ -10,9 +10,7 @@ written first and counts once the manifest, read again, still has what it points
 
 Either the collector's list shows the pin, or the manifest was put before the pin looked again.
 Releasing writes a tombstone that keeps the pointers, so that the next collection can delete what
-only this pin held; then the pointers go too. What is left holds the name, for whoever makes a pin
-of that name must do it by CAS. A pin whose name is used once, and which nobody makes again after it
-was released, is deleted in place of that. A pin may have an expiry. It is no promise of the
+only this pin held; then the pointers go too. A pin may have an expiry. It is no promise of the
 clock: a collector that finds it past *releases* it by CAS, and its owner renews it by CAS, so one
 of the two wins.
 """
@@ -25,7 +23,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable, Unknown
+from stratalog.errors import Conflict, Exists, Invalid, Trimmed, Unavailable, Unknown
 from stratalog.objectlog.cursor import READS_AT_ONCE, legal_name
 from stratalog.objectlog.manifest import (
     FORMAT,
@@ -36,7 +34,6 @@ from stratalog.objectlog.manifest import (
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.position import FIRST_OFFSET, LogPosition, check_offset
-from stratalog.objectlog.removal import delete_surely
 from stratalog.objectlog.seal import is_being_destroyed
 from stratalog.objectlog.snapshot import Entry
 from stratalog.objectlog.stored_pin import (
@@ -148,25 +145,20 @@ class PinStore:
         note: str = "",
         expires_us: int | None = None,
         reuse: bool = True,
-        once: bool = False,
     ) -> Pin:
         """Hold a stretch of the log. ``Exists`` if there is a pin of this name.
 
         The fragments that overlap it are held, up to the tail if ``to_offset`` is not given.
         ``Trimmed`` if the stretch is not, or no longer, all there. Without ``reuse`` the name of a
-        pin that was released counts as taken for ever. ``once`` is for a name that you have made
-        up for this pin and use for no other: a collection leaves nothing of it. It needs an expiry,
-        for a put that lands late may bring it back, and nobody would know.
+        pin that was released counts as taken for ever.
         """
         path = pin_path(name)
         check_offset(from_offset)
-        if once and expires_us is None:
-            raise Invalid("a pin for once has an expiry", hint="Give expires_us as well.")
         _check(note, expires_us, to_offset)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
-        stored = self._holding(manifest, from_offset, to_offset, note, expires_us, once)
-        return await self._confirm(await self._claim(name, path, stored, reuse and not once))
+        stored = self._holding(manifest, from_offset, to_offset, note, expires_us)
+        return await self._confirm(await self._claim(name, path, stored, reuse))
 
     async def use_up(self, name: str) -> None:
         """See to it that a pin of this name holds nothing, and never will: see ``reuse``."""
@@ -206,9 +198,7 @@ class PinStore:
                 return pin
             stretch = (pin.from_offset, pin.to_offset)
             try:
-                stored = self._holding(
-                    manifest, *stretch, pin.note, pin.expires_us, pin._stored.once
-                )
+                stored = self._holding(manifest, *stretch, pin.note, pin.expires_us)
             except Trimmed:
                 await self._release(pin)
                 raise
@@ -240,17 +230,13 @@ class PinStore:
         found: Pins = []
         for start in range(0, len(names), READS_AT_ONCE):
             some = names[start : start + READS_AT_ONCE]
-            read = await asyncio.gather(*(self._peek(name) for name in some))
-            found += [pin for pin in read if pin is not None and not pin._stored.is_cleared]
+            read = await asyncio.gather(*(read_pin(self._store, pin_path(name)) for name in some))
+            found += [
+                Pin(self, name, stored, etag)
+                for name, (stored, etag) in zip(some, read, strict=True)
+                if not stored.is_cleared
+            ]
         return found
-
-    async def _peek(self, name: str) -> Pin | None:
-        """A pin that was listed. None if it has been deleted since."""
-        try:
-            stored, etag = await read_pin(self._store, pin_path(name))
-        except NotFound:
-            return None
-        return Pin(self, name, stored, etag)
 
     async def sort_out(self) -> tuple[Pins, Pins]:
         """The pins that hold something, and those that do not and wait to be cleared.
@@ -272,15 +258,8 @@ class PinStore:
         return held, let_go
 
     async def clear(self, pin: Pin) -> None:
-        """Forget the pointers of a released pin, once nothing is left of what only it held.
-
-        To be released is the last that happens to one whose name is used once, so it may go.
-        """
-        if pin._stored.once:
-            patience = Patience(self._runtime, PIN_TIMEOUT_S)
-            await delete_surely(self._store, [pin_path(pin.name)], patience)
-        else:
-            await self._replaced(pin, snapshots=(), fragments=())
+        """Forget the pointers of a released pin, once nothing is left of what only it held."""
+        await self._replaced(pin, snapshots=(), fragments=())
 
     def _holding(
         self,
@@ -289,7 +268,6 @@ class PinStore:
         to_offset: int | None,
         note: str,
         expires_us: int | None,
-        once: bool,
     ) -> StoredPin:
         """A pin with the pointers of this manifest."""
         tail, first = manifest.tail, manifest.first_offset
@@ -314,7 +292,6 @@ class PinStore:
             expires_us=expires_us,
             format=FORMAT,
             write_id=self._runtime.new_id(),
-            once=once,
         )
 
     async def _claim(self, name: str, path: str, stored: StoredPin, reuse: bool) -> Pin:
@@ -342,8 +319,8 @@ class PinStore:
         try:
             return await self._replaced(pin, expires_us=expires_us)
         except Conflict:
-            now = await self._peek(pin.name)
-            if now is not None and not now._stored.released:
+            stored, _ = await read_pin(self._store, pin_path(pin.name))
+            if not stored.released:
                 raise
             manifest, _ = await load_manifest(self._store)
             raise let_go_of_pin(pin.name, manifest) from None
@@ -356,10 +333,8 @@ class PinStore:
                 await self._replaced(pin, released=True)
                 return
             except Conflict:
-                now = await self._peek(pin.name)
-                if now is None:
-                    return
-                pin = now
+                stored, etag = await read_pin(self._store, pin_path(pin.name))
+                pin = Pin(self, pin.name, stored, etag)
 
     async def _replaced(self, pin: Pin, **changes: object) -> Pin:
         write_id = self._runtime.new_id()

@@ -2,7 +2,7 @@
 
     path      pin/{name}.json, name [A-Za-z0-9_]+
     fields    start, limit, snapshots, fragments, owner, note, created_us, expires_us, format,
-              write_id, released, then when set: once
+              write_id, released
 
 Persisted: keep stable.
 """
@@ -56,8 +56,6 @@ class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     format: str | None = None
     write_id: str | None = None
     released: bool = False
-    once: bool = False
-    """Whether its name is never used again, so that nothing of it need stay once it is cleared."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -28,10 +28,12 @@ from stratalog.errors import (
 from stratalog.objectlog.cursor import Cursor, CursorStore
 from stratalog.objectlog.options import Limits
 from stratalog.objectlog.reader import LogReader
+from stratalog.objectlog.stored_pin import pin_path, read_pin
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.pinned_plan import Hold, Planned, plan_log
 from stratalog.pipeline.source_options import StreamOptions
 from stratalog.pipeline.splits import Part
+from stratalog.store import open_store
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 0.5
@@ -63,6 +65,7 @@ class LogStream:
 
         self._cursor: Cursor | None = None
         self._held: deque[tuple[int, Planned]] = deque()
+        self._let_go: deque[str] = deque()
         self._told_lost: int | None = None
 
     @classmethod
@@ -134,6 +137,7 @@ class LogStream:
         while self._held and self._held[0][0] <= end:
             _, planned = self._held.popleft()
             await planned.release()
+            self._let_go.extend(pin.name for pin in planned.pins)
         if self._options.cursor is not None:
             await self._move_cursor(self._options.cursor, end)
 
@@ -233,9 +237,22 @@ class LogStream:
         if self._cursor is None and self._options.cursor is not None:
             with contextlib.suppress(StratalogError):
                 self._cursor = await CursorStore(self._options.url).load(self._options.cursor)
-        if self._cursor is not None and self._cursor.offset <= start:
+        if self._options.pin_s is None or (
+            self._cursor is not None and self._cursor.offset <= start
+        ):
             return None
-        return Hold.lasting(self._options.pin_s)
+        return Hold.lasting(self._options.pin_s, await self._free_name())
+
+    async def _free_name(self) -> str | None:
+        """The name of an earlier pin that was cleared since, so that they do not pile up."""
+        if not self._let_go:
+            return None
+        path = pin_path(self._let_go[0])
+        try:
+            stored, _ = await read_pin(open_store(self._options.url), path)
+        except StratalogError:
+            return None
+        return self._let_go.popleft() if stored.is_cleared else None
 
     async def _place_cursor(self, name: str, offset: int) -> None:
         cursors = CursorStore(self._options.url)

@@ -61,15 +61,17 @@ class Hold:
     expires_us: int
 
     @classmethod
-    def lasting(cls, pin_s: float | None, runtime: Runtime = DEFAULT_RUNTIME) -> Hold | None:
+    def lasting(
+        cls, pin_s: float | None, name: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> Hold | None:
         """A hold of so many seconds under a name of its own. None for none."""
         if pin_s is None:
             return None
         expires_us = runtime.now_us() + int(pin_s * 1_000_000)
-        return cls(f"spark_{runtime.new_id(16)}", expires_us)
+        return cls(name or f"spark_{runtime.new_id(16)}", expires_us)
 
     def named_for(self, attempt: int) -> Hold:
-        """A name that was given up is not used again."""
+        """A name that was given up is not free before the next collection."""
         return self if attempt == 1 else replace(self, name=f"{self.name}_{attempt}")
 
 
@@ -206,7 +208,7 @@ async def _stretch(tree: Tree, manifest: Manifest, window: Window) -> tuple[int,
 async def _pinned(store: Store, stretch: tuple[int, int], hold: Hold) -> Pin:
     try:
         return await PinStore(store).create(
-            hold.name, *stretch, note=PIN_NOTE, expires_us=hold.expires_us, once=True
+            hold.name, *stretch, note=PIN_NOTE, expires_us=hold.expires_us
         )
     except Denied as error:
         raise Denied(
