@@ -43,6 +43,7 @@ class S3Server:
     access_key_id: str
     secret_access_key: str
     pid: int
+    ports: tuple[int, ...]
 
     @property
     def options(self) -> dict[str, str]:
@@ -135,6 +136,7 @@ def _start(folder: Path) -> S3Server:
             server_environment["AWS_ACCESS_KEY_ID"],
             server_environment["AWS_SECRET_ACCESS_KEY"],
             process.pid,
+            (s3, master, volume, filer, admin),
         )
         (folder / "server.json").write_text(json.dumps(asdict(server)))
         if _becomes_ready(process, f"{endpoint}/healthz", folder / f"log-{attempt}"):
@@ -180,13 +182,23 @@ def _stop(folder: Path) -> None:
     with suppress(FileNotFoundError), _lock(folder):
         record = folder / "server.json"
         if record.exists():
-            pid = S3Server(**json.loads(record.read_text())).pid
+            server = S3Server(**json.loads(record.read_text()))
+            pid = server.pid
             if _is_ours(pid, folder):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 with suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+            _remove_sockets(server)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_sockets(server: S3Server) -> None:
+    """Its sockets are not in its folder, whatever it is told, and it was killed."""
+    for port in server.ports:
+        for number in (port, port + 10_000):
+            for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):
+                path.unlink(missing_ok=True)
 
 
 def _stop_orphans() -> None:

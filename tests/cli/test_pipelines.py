@@ -14,6 +14,11 @@ import pytest
 
 import stratalog as sl
 from cli.calls import TIMEOUT_S, call, call_json, error_json, run
+from pipeline.test_report import made
+from stratalog.cli.exits import exit_code
+from stratalog.cli.pipelines import _Rounds
+from stratalog.pipeline.run import RunEvent
+from stratalog.pipeline.run_report import Failure, RunReport
 
 COMMANDS = ("roll-up", "materialize", "collect", "scrub", "verify", "run")
 WITH_SPARK = COMMANDS[1:]
@@ -22,6 +27,53 @@ SOURCES = HERE.parents[1] / "src"
 KEY = "substring_index(cast(body as string), ' ', 1)"
 
 sessions = importlib.import_module("stratalog.pipeline.session")
+
+
+def ended(report: RunReport) -> RunEvent:
+    return RunEvent(kind="round", round=report, wait_s=60.0)
+
+
+class TestRounds:
+    """What is told of rounds that follow each other."""
+
+    def test_damage_is_remembered_until_the_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        rounds = _Rounds(lambda _: None, None, as_json=True)
+        rounds(ended(made()))
+        assert not rounds.is_damaged
+        rounds(ended(made(findings=("a file is missing",))))
+        rounds(ended(made()))
+        assert rounds.is_damaged
+
+    def test_only_a_round_of_which_there_is_something_to_say_leaves_a_page(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        rounds = _Rounds(lambda _: None, None, as_json=True)
+        rounds(ended(made(before=None, after=None)))
+        assert list(tmp_path.iterdir()) == []
+        rounds(ended(made()))
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_a_failure_is_told_with_its_own_code(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        error = sl.errors.Unavailable("no answer")
+        failed = made(failure=Failure.of(error), error=error, before=None, after=None)
+        _Rounds(lambda _: None, None, as_json=True)(ended(failed))
+        told = json.loads(capsys.readouterr().err)
+        assert (told["kind"], told["exit_code"]) == ("unavailable", exit_code(error))
+        assert "60 s" in told["hint"]
+
+    def test_a_page_that_cannot_be_written_does_not_end_the_rounds(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rounds = _Rounds(lambda _: None, tmp_path / "no" / "such" / "folder.html", as_json=True)
+        rounds(ended(made()))
+        assert "could not be written" in caplog.text
 
 
 def new_herd(tmp_path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from objectlog.whole_log import check_whole_log, run
+from objectlog.whole_log import FakeClock, check_whole_log, run
 from pipeline.herds import KEY, delete, drop, fill, ids_of, paths_below, root_of, store_of
 from stratalog.errors import Invalid, NotFound
 from stratalog.pipeline.audit import read_audit, runs
@@ -21,6 +21,7 @@ from stratalog.pipeline.output_reading import read_output
 from stratalog.pipeline.run import (
     RunEvent,
     RunOptions,
+    _is_due,
     run_forever,
     run_pipeline,
 )
@@ -178,6 +179,14 @@ def test_an_error_that_ends_a_stage_ends_the_run_with_a_report(
     assert report.failure.kind == "invalid"
     assert not report.ok
     assert run_all(spark, root).ok
+
+
+def test_the_whole_herd_is_looked_at_once_in_a_while_also_without_audits(tmp_path: Path) -> None:
+    root, clock = root_of(tmp_path), FakeClock(1_000_000)
+    assert _is_due(root, None, 60.0, clock), "the first time"
+    assert not _is_due(root, clock.time_us, 60.0, clock)
+    clock.time_us += 60_000_000
+    assert _is_due(root, 1_000_000, 60.0, clock)
 
 
 def test_a_wrong_call_is_refused_before_anything_is_done(

@@ -47,6 +47,14 @@ def defaults(master: str, **environment: str) -> dict[str, str]:
     return default_settings(master, cores=6, memory_bytes=16 * GIB, environment=environment)
 
 
+def test_a_local_session_puts_its_scratch_where_tmpdir_says() -> None:
+    """Java does not look at the variable by itself."""
+    option = "spark.driver.defaultJavaOptions"
+    assert defaults("local", TMPDIR="/a place")[option] == '"-Djava.io.tmpdir=/a place"'
+    assert option not in defaults("local")
+    assert option not in defaults("yarn", TMPDIR="/a")
+
+
 def closed_port() -> int:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))

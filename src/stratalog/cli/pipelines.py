@@ -304,6 +304,7 @@ def verify(
                     {**asdict(each), "meaning": each.meaning, "remedy": each.remedy}
                     for each in done.findings
                 ],
+                "troubles": _plain_troubles(done.troubles),
             }
         )
     elif done.ok:
@@ -316,7 +317,8 @@ def verify(
         display.tell_findings(done.findings)
         for trouble in done.troubles:
             output.say(redact(str(trouble)))
-        output.say(output.count(len(done.findings), "finding"))
+        unread = f", {output.count(len(done.troubles), 'log')} unread" if done.troubles else ""
+        output.say(f"{output.count(len(done.findings), 'finding')}{unread}")
     _exit_for(is_damaged=bool(done.findings), is_partial=bool(done.troubles))
 
 
@@ -558,11 +560,15 @@ def _tell(done: RunReport, file: Path | None, as_json: bool, *, paged: bool = Tr
 def _plain(done: Materialized | HerdCollect) -> dict[str, object]:
     """A result as JSON, its errors as kinds and messages."""
     facts = {each.name: getattr(done, each.name) for each in fields(done)}
-    facts["troubles"] = [
-        {"log": each.log, "kind": each.error.kind, "message": redact(str(each.error))}
-        for each in done.troubles
-    ]
+    facts["troubles"] = _plain_troubles(done.troubles)
     return {**facts, "records": done.records}
+
+
+def _plain_troubles(troubles: Sequence[Trouble]) -> list[dict[str, str]]:
+    return [
+        {"log": each.log, "kind": each.error.kind, "message": redact(str(each.error))}
+        for each in troubles
+    ]
 
 
 def _exit_for_troubles(troubles: Sequence[Trouble]) -> None:
