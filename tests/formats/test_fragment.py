@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import msgspec
@@ -93,15 +94,43 @@ def test_the_columns_are_required_and_in_one_row_group() -> None:
     assert (statistics.min, statistics.max) == (1, 1000)
 
 
-@pytest.mark.parametrize(("size", "codec"), [(100, "UNCOMPRESSED"), (2000, "ZSTD")])
-def test_only_bodies_that_are_worth_it_are_compressed(size: int, codec: str) -> None:
-    encoded = encode_fragment(1, 5, [b"x" * size])
+def random_bodies(count: int, size: int) -> list[bytes]:
+    random = Random(7)
+    return [random.randbytes(size) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("bodies", "codec"),
+    [
+        pytest.param([b"x" * 100], "UNCOMPRESSED", id="next to nothing"),
+        pytest.param([b"x" * 2000], "ZSTD", id="little"),
+        pytest.param(random_bodies(10, 2000), "ZSTD", id="too little for a sample"),
+        pytest.param(random_bodies(500, 1000), "UNCOMPRESSED", id="noise"),
+        pytest.param(random_bodies(10_000, 50), "ZSTD", id="noise in small bodies"),
+        pytest.param([b"x" * 1000] * 500, "ZSTD", id="text"),
+        pytest.param(random_bodies(300, 1000) + [b"x" * 1000] * 200, "ZSTD", id="some text"),
+        pytest.param([b""] * 100_000, "ZSTD", id="empty bodies"),
+    ],
+)
+def test_only_bodies_that_are_worth_it_are_compressed(bodies: list[bytes], codec: str) -> None:
+    encoded = encode_fragment(1, 5, bodies)
     group = pq.ParquetFile(pa.BufferReader(encoded.data)).metadata.row_group(0)
     assert [group.column(index).compression for index in range(3)] == [
         "UNCOMPRESSED",
         "UNCOMPRESSED",
         codec,
     ]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
+@pytest.mark.parametrize(("count", "size"), [(1, 5_000_000), (3_000, 1_000), (200_000, 1)])
+def test_noise_fits_into_the_room_that_is_made_for_it(
+    count: int, size: int, codec: Compression
+) -> None:
+    bodies = random_bodies(count, size)
+    encoded = encode_fragment(2**63, 2**62, bodies, codec)
+    stored = pq.ParquetFile(pa.BufferReader(encoded.data)).read()
+    assert stored.column("body").to_pylist() == bodies
 
 
 def rows_with_more_columns() -> pa.Table:

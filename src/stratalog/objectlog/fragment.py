@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +28,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt, Invalid
+from stratalog.objectlog.compressing import Compression, compression_for
 from stratalog.objectlog.position import LogPosition, Natural
 from stratalog.objectlog.record_sums import sum_of_records
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import Setsum
 
 BUCKET_FRAGMENTS = 4096
-
-Compression = Literal["zstd", "snappy", "none"]
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -44,8 +43,9 @@ RECORD_SCHEMA = pa.schema(
         pa.field("body", pa.binary(), nullable=False),
     ]
 )
-COMPRESS_BYTES_MIN = 512
 BODY_BYTES_MAX = 2**31 - 1
+ENVELOPE_BYTES_MAX = 64 * 1024
+"""Parquet's own in a fragment: headers of pages, and the footer."""
 
 _NUMBERS = "DELTA_BINARY_PACKED"
 _RELATIVE_COLUMNS = ["relative_offset", "timestamp_us", "body"]
@@ -113,8 +113,8 @@ def encode_fragment(
 ) -> EncodedFragment:
     """Hash and encode consecutive records that are appended at one time.
 
-    Only bodies are compressed, and only when there is enough to gain: the other two columns are a
-    few bytes already, and setting up a compressor takes longer than writing a small record.
+    Only bodies are compressed, and only if there is something to gain (``compressing``): the other
+    two columns are a few bytes already.
     """
     return _encode(RECORD_SCHEMA, first_offset, timestamp_us, _body_column(bodies), compression)
 
@@ -138,18 +138,28 @@ def _encode(
     timestamps = np.full(count, timestamp_us, dtype=np.uint64)
     setsum = sum_of_records(offsets, timestamps, bodies)
     table = pa.Table.from_arrays([pa.array(offsets), pa.array(timestamps), bodies], schema=schema)
-    sink = pa.BufferOutputStream()
+    room = pa.allocate_buffer(_encoded_bytes_max(count, bodies.nbytes))
+    sink = pa.FixedSizeBufferWriter(room)
     with pq.ParquetWriter(
         sink,
         schema,
-        compression={"body": compression if bodies.nbytes >= COMPRESS_BYTES_MIN else "none"},
+        compression={"body": compression_for(bodies, compression)},
         use_dictionary=False,
         write_statistics=schema.names[:2],
         column_encoding={schema.names[0]: _NUMBERS, "timestamp_us": _NUMBERS, "body": "PLAIN"},
         store_schema=False,
     ) as file:
         file.write_table(table, row_group_size=max(1, count))
-    return EncodedFragment(sink.getvalue().to_pybytes(), setsum)
+    return EncodedFragment(room.slice(0, sink.tell()).to_pybytes(), setsum)
+
+
+def _encoded_bytes_max(count: int, body_bytes: int) -> int:
+    """Room for a fragment, made once: an output that grows is copied each time.
+
+    A body has 4 bytes before it, two numbers beside it are 8 each at most, and what cannot be
+    compressed grows by less than a 64th. Room that is not written to is never touched.
+    """
+    return body_bytes + body_bytes // 64 + 32 * count + ENVELOPE_BYTES_MAX
 
 
 def _body_column(bodies: Sequence[bytes]) -> pa.Array:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.fragment import Compression
+from stratalog.objectlog.compressing import Compression
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -65,7 +65,7 @@ class WriterOptions:
     it did not happen, and as `Unknown` if that cannot be known."""
 
     compression: Compression = "zstd"
-    """How bodies are compressed inside of a fragment."""
+    """How bodies are compressed inside of a fragment, if a sample shows that there is a gain."""
 
     rollup_entries: int = 12
     """How many entries of one kind the root collects before they move into a snapshot."""

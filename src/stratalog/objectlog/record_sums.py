@@ -57,7 +57,7 @@ def sum_of_records(
     headers = np.empty((len(offsets), 2), dtype=">u8")
     headers[:, 0] = offsets
     headers[:, 1] = timestamps_us
-    bounds = _bounds(bodies)
+    bounds = body_bounds(bodies)
     if len(bounds) > 1 and bounds[1] - bounds[0] < PARALLEL_BYTES_MIN:
         with _turn:
             digests = b"".join(_digests(headers, bodies, bounds))
@@ -72,10 +72,10 @@ def body_views(column: pa.Array) -> list[memoryview]:
     if data_buffer is None:
         return [memoryview(b"")] * len(column)
     data = memoryview(data_buffer)
-    return [data[low:high] for low, high in pairwise(_bounds(column).tolist())]
+    return [data[low:high] for low, high in pairwise(body_bounds(column).tolist())]
 
 
-def _bounds(column: pa.Array) -> npt.NDArray[np.int32]:
+def body_bounds(column: pa.Array) -> npt.NDArray[np.int32]:
     """Where each body begins, and where the last one ends."""
     stored = column.buffers()[1]
     if stored is None:

@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.fragment import Compression, encode_staged
+from stratalog.objectlog.compressing import Compression
+from stratalog.objectlog.fragment import encode_staged
 from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.stage import Stage
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

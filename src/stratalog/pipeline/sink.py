@@ -246,15 +246,19 @@ def _bodies(batches: Iterator[pa.RecordBatch], fragment_bytes: int) -> Iterator[
             gathered.append(piece)
             size += piece.nbytes
             if size >= fragment_bytes:
-                yield pa.concat_arrays(gathered)
+                yield _joined(gathered)
                 gathered, size = [], 0
     if gathered:
-        yield pa.concat_arrays(gathered)
+        yield _joined(gathered)
+
+
+def _joined(pieces: list[pa.Array]) -> pa.Array:
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
 def _pieces(column: pa.Array, fragment_bytes: int) -> Iterator[pa.Array]:
-    """A column that is larger than a fragment, evenly divided."""
-    count = min(len(column), max(1, -(-column.nbytes // fragment_bytes)))
+    """A column that is larger than a fragment, evenly divided: as it is, a piece makes one."""
+    count = min(len(column), max(1, column.nbytes // fragment_bytes))
     bounds = [len(column) * number // count for number in range(count + 1)] if count else [0]
     for low, high in pairwise(bounds):
         yield column.slice(low, high - low)

@@ -8,7 +8,7 @@ from typing import cast
 
 from stratalog.errors import Invalid
 from stratalog.herd.names import check_name
-from stratalog.objectlog.fragment import Compression
+from stratalog.objectlog.compressing import Compression
 from stratalog.objectlog.staging import Batch, check_query
 from stratalog.pipeline.places import absolute_url
 from stratalog.pipeline.source_options import PATH, Given
