@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from fixtures import make
 from stratalog import Fragment, LogPosition, Setsum
 from stratalog.errors import Corrupt
+from stratalog.objectlog.compressing import Compression
 from stratalog.objectlog.fragment import (
     RECORD_SCHEMA,
-    Compression,
     decode_fragment,
     encode_fragment,
     fragment_path,

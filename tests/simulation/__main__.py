@@ -10,12 +10,13 @@ import traceback
 
 from rich.console import Console
 
-from simulation import branching, herding, keeping, scenario, sinking
+from simulation import branching, compacting, herding, keeping, scenario, sinking
 
 SCENARIOS = {
     "writing": scenario.run_seed,
     "keeping": keeping.run_seed,
     "branching": branching.run_seed,
+    "compacting": compacting.run_seed,
     "herding": herding.run_seed,
     "sinking": sinking.run_seed,
 }

@@ -67,16 +67,19 @@ class StoredTree:
 
 
 class LinkedRecords:
-    """The records of one log by their place, and the sum of all before each fragment."""
+    """The records of one log by their place, whether they are still there or not."""
 
     def __init__(self, objects: Objects, log: str = "", first_offset: int = FIRST_OFFSET) -> None:
         self._objects = objects
         self._log = log
-        self._paths: list[str] = []
-        self._places: dict[str, int] = {}
+        self._known: list[tuple[str, int, int]] = []
         self._rows: list[Row] = []
-        self._sums = {first_offset: EMPTY}
+        self._items: list[Setsum] = []
+        self._gone: set[int] = set()
+        self._collected = self._total = EMPTY
         self.first_offset = first_offset
+        self.dead: set[int] = set()
+        """What the owner of the state has given up. Only this may be compacted."""
 
     @property
     def tail(self) -> int:
@@ -93,50 +96,74 @@ class LinkedRecords:
     def check(self, manifest: Manifest, fragments: Sequence[Fragment]) -> None:
         """Hold a manifest with these fragments against all that was linked before, then note it."""
         tail = self.tail
-        known = [fragment.path for fragment in fragments if fragment.start.offset < tail]
-        first = self._places.get(known[0], 0) if known else len(self._paths)
-        promise(self._paths[first:] == known, "records", "the records that are kept changed")
+        known = [fragment for fragment in fragments if fragment.start.offset < tail]
+        if [_place(fragment) for fragment in known] != self._known:
+            self._check_known(manifest.first_offset, known)
         for fragment in fragments[len(known) :]:
             self._note(fragment)
+        self._known = [_place(fragment) for fragment in fragments]
         self._check_sums(manifest)
+
+    def _check_known(self, first_offset: int, fragments: Sequence[Fragment]) -> None:
+        """Every record is where it was; or it was collected, or given up and then compacted."""
+        there: set[int] = set()
+        for fragment in fragments:
+            for row in self._stored(fragment)[0]:
+                offset = row[0]
+                is_same = self.between(offset, offset + 1) == [row]
+                promise(is_same and offset not in there, "records", f"{offset} became another one")
+                there.add(offset)
+        gone = set(range(self.first_offset, self.tail)) - there
+        promise(self._gone <= gone, "records", "records came back")
+        for offset in gone - self._gone:
+            may_go = offset < first_offset or offset in self.dead
+            promise(may_go, "records", f"the records that are kept changed: {offset} is gone")
+            self._collected += self._items[offset - self.first_offset]
+        self._gone = gone
 
     def _note(self, fragment: Fragment) -> None:
         start, limit = fragment.start.offset, fragment.limit.offset
         tail = self.tail
         promise(start == tail, "records", f"{fragment.path} starts at {start}, not at {tail}")
+        rows, items = self._stored(fragment)
+        offsets = [offset for offset, _, _ in rows]
+        promise(offsets == [*range(start, limit)], "records", f"{fragment.path} has {offsets}")
+        self._rows.extend(rows)
+        self._items.extend(items)
+        self._total += Setsum.total(items)
+
+    def _stored(self, fragment: Fragment) -> tuple[list[Row], list[Setsum]]:
+        """The rows of a fragment as they are stored, and the sum of each."""
         key = self._objects.key(self._log, fragment)
         data = self._objects.get(key)
         if data is None:
             raise PromiseBroken("linked", f"{key} is not stored")
         rows = read_rows(data)
-        offsets = [offset for offset, _, _ in rows]
-        first = 0 if is_relative(fragment.path) else start
-        wanted = list(range(first, first + limit - start))
-        promise(offsets == wanted, "records", f"{fragment.path} has {offsets}")
-        items = [struct.pack(">QQ", offset, at_us) + body for offset, at_us, body in rows]
+        items = [Setsum.of(struct.pack(">QQ", at, at_us) + body) for at, at_us, body in rows]
         if is_relative(fragment.path):
-            at_us = fragment.start.timestamp_us
+            start, at_us = fragment.start.offset, fragment.start.timestamp_us
             rows = [(start + offset, at_us, body) for offset, _, body in rows]
-        self._sums[limit] = self._sums[start] + Setsum.of(*items)
-        self._places[fragment.path] = len(self._paths)
-        self._paths.append(fragment.path)
-        self._rows.extend(rows)
+        return rows, items
 
     def _check_sums(self, manifest: Manifest) -> None:
         first, tail = manifest.first_offset, manifest.tail.offset
         collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
         promise(
-            collected == self._sums.get(first),
+            collected == self._collected,
             "collected",
-            f"it is not the sum of the records before {first}",
+            f"it is not the sum of the records that are gone, all before {first} among them",
         )
         promise(
-            manifest.setsum == self._sums.get(tail),
+            manifest.setsum == self._total,
             "collected",
             f"the setsum is not that of all the records before {tail}",
         )
         begins = manifest.initial_offset.offset if manifest.initial_offset else FIRST_OFFSET
         promise(begins == first, "collected", f"the log begins at {first}, not at {begins}")
+
+
+def _place(fragment: Fragment) -> tuple[str, int, int]:
+    return (fragment.path, fragment.start.offset, fragment.limit.offset)
 
 
 def read_rows(data: bytes) -> list[Row]:

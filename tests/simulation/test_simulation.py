@@ -15,10 +15,12 @@ import pytest
 
 from simulation import (
     branching,
+    compacting,
     herding,
     keeping,
     planted,
     planted_branching,
+    planted_compacting,
     planted_herding,
     planted_keeping,
     planted_sinking,
@@ -35,6 +37,7 @@ NOTICED = (HistoryViolation, PromiseBroken, SimulationError, Corrupt, AssertionE
 SEEDS = 2_000
 SEEDS_HERDING = 500
 SEEDS_SINKING = 500
+SCENARIOS = ("scenario", "keeping", "branching", "compacting", "herding", "sinking")
 PLANTED_SEEDS_HERDING = 1_000
 SEEDS_PER_TEST = 50
 PLANTED_SEEDS = 400
@@ -58,6 +61,12 @@ def test_collection_and_sweep_take_what_may_go_and_nothing_else(first: int) -> N
 def test_seals_pins_forks_and_destruction_hurt_nobody(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         branching.run_seed(seed)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_compaction_takes_what_was_given_up_and_nothing_else(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        compacting.run_seed(seed)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS_HERDING, SEEDS_PER_TEST))
@@ -87,6 +96,11 @@ def test_the_simulation_finds_a_planted_bug_in_branching(plant: Plant) -> None:
     assert_found(plant, branching.run_seed, PLANTED_SEEDS)
 
 
+@pytest.mark.parametrize("plant", planted_compacting.PLANTED, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_a_planted_bug_in_compacting(plant: Plant) -> None:
+    assert_found(plant, compacting.run_seed, PLANTED_SEEDS)
+
+
 @pytest.mark.parametrize("plant", planted_herding.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_herding(plant: Plant) -> None:
     assert_found(plant, herding.run_seed, PLANTED_SEEDS_HERDING)
@@ -97,13 +111,14 @@ def test_the_simulation_finds_a_planted_bug_in_sinking(plant: Plant) -> None:
     assert_found(plant, sinking.run_seed, PLANTED_SEEDS)
 
 
-@pytest.mark.parametrize("module", ["scenario", "keeping", "branching", "herding", "sinking"])
+@pytest.mark.parametrize("module", SCENARIOS)
 def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
     source = f"from simulation.{module} import run_seed; print(run_seed(7), run_seed(8))"
     run_seed = {
         "scenario": scenario.run_seed,
         "keeping": keeping.run_seed,
         "branching": branching.run_seed,
+        "compacting": compacting.run_seed,
         "herding": herding.run_seed,
         "sinking": sinking.run_seed,
     }[module]

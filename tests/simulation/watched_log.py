@@ -4,9 +4,11 @@ balance     every manifest that lands adds up, stays within its bound and keeps 
             fragment in the root
 linked      whatever a manifest newly links is stored, with the bytes that it promises
 growth      a manifest that lands ends at or after the one it replaces, and begins there too
-records     what was linked once stays linked, in its place, until it is before the first offset
-collected   ``collected`` is the sum of exactly the records before the first offset, and the setsum
-            that of all records ever linked, both hashed by the harness
+records     what was linked once stays linked, in its place, until it is before the first offset,
+            or was given up by its owner
+collected   ``collected`` is the sum of exactly the records that are gone, and the setsum that of
+            all records ever linked, both hashed by the harness
+newest      the newest fragment stays as it is until another one follows
 fields      fields that a manifest carried and nobody may touch are still there
 sealed      a sealed log stays sealed and ends where it ended, with the successor that was named
 held        no cursor that counts lies before the first offset
@@ -151,6 +153,9 @@ class WatchedLog:
             "growth",
             f"the first offset {before.first_offset} became {after.first_offset}",
         )
+        if before.tail == after.tail and before.fragments and after.fragments:
+            newest = (before.fragments[-1].path, after.fragments[-1].path)
+            promise(newest[0] == newest[1], "newest", "{} became {}".format(*newest))
         promise(before.sweep_epoch <= after.sweep_epoch, "fields", "the sweep epoch went back")
         for query, batch in (before.sinks or {}).items():
             last = (after.sinks or {}).get(query, -1)

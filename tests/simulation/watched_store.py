@@ -20,6 +20,7 @@ from simulation.watched_log import WatchedLog
 from stratalog.objectlog.cursor import Cursor
 from stratalog.objectlog.garbage import Garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.store.memory import MemoryStore
 from stratalog.store.protocol import Blob, Head, Listed
@@ -197,6 +198,6 @@ class WatchedStore(WatchedBucket):
         """Stored data that the manifest does not lead to."""
         return self.unreached("")
 
-    def acknowledged(self, cursor: Cursor) -> None:
-        """A cursor was given to its caller: it counts from here on."""
-        self.watch(lambda: self.log("").acknowledged(cursor))
+    def acknowledged(self, held: Cursor | Pin) -> None:
+        """A cursor or a pin was given to its caller: it counts from here on."""
+        self.watch(lambda: self.log("").acknowledged(held))

@@ -1,6 +1,7 @@
 """The object log: fragments under a compare-and-swapped manifest, verified by a setsum."""
 
 from stratalog.objectlog.collector import Collected, Collector, Outlook, collect
+from stratalog.objectlog.compacting import Compacted, compact
 from stratalog.objectlog.copying import Copied, CopyProgress, copy_log
 from stratalog.objectlog.creation import create_log
 from stratalog.objectlog.cursor import Cursor, CursorStore
@@ -10,6 +11,7 @@ from stratalog.objectlog.garbage import Garbage, PlanState
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.options import (
     CollectorOptions,
+    CompactOptions,
     CopyOptions,
     Limits,
     ReaderOptions,
@@ -17,7 +19,7 @@ from stratalog.objectlog.options import (
 )
 from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.position import LogPosition, Span
-from stratalog.objectlog.reader import LogReader, Record
+from stratalog.objectlog.reader import LogReader, Presence, Record
 from stratalog.objectlog.removal import Removed
 from stratalog.objectlog.seal import Seal
 from stratalog.objectlog.sealing import Sealer
@@ -29,6 +31,8 @@ __all__ = [
     "Collected",
     "Collector",
     "CollectorOptions",
+    "CompactOptions",
+    "Compacted",
     "Copied",
     "CopyOptions",
     "CopyProgress",
@@ -46,6 +50,7 @@ __all__ = [
     "Pin",
     "PinStore",
     "PlanState",
+    "Presence",
     "ReaderOptions",
     "Record",
     "Removed",
@@ -57,6 +62,7 @@ __all__ = [
     "WriterOptions",
     "abort_fork",
     "collect",
+    "compact",
     "copy_log",
     "create_log",
     "fork",

@@ -23,6 +23,7 @@ import msgspec
 from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.compaction_check import check_compaction
 from stratalog.objectlog.cursor import Cursor, CursorStore
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, load_garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
@@ -140,9 +141,7 @@ class Collector:
         The cut is the lowest cursor, or ``cut_off`` if that is lower. A log without any cursor is
         refused with ``Invalid``; ``Conflict`` if another collection is under way.
         """
-        found, etag = await load_garbage(self._store)
-        if found is not None and not found.is_empty:
-            raise _under_way(found)
+        _, etag = await self._idle()
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
             await self._install(plan, etag)
@@ -162,7 +161,8 @@ class Collector:
                 "no collection is under way", path=GARBAGE_PATH, hint="Begin with compute()."
             )
         if state is PlanState.LIVE:
-            manifest = await self._publish(plan, manifest)
+            publish = self._publish if plan.compaction is None else self._publish_compaction
+            manifest = await publish(plan, manifest)
             state = plan.state(manifest)
         if state is not PlanState.PUBLISHED:
             await self.cancel()
@@ -176,7 +176,7 @@ class Collector:
         Waits for the rest of ``interval_s`` since the publication, for the sake of slow readers.
         """
         plan, _ = await load_garbage(self._store)
-        manifest, _ = await load_manifest(self._store)
+        manifest, etag = await load_manifest(self._store)
         state = PlanState.EMPTY if plan is None else plan.state(manifest)
         if plan is None or state is PlanState.EMPTY:
             return Removed()
@@ -184,6 +184,8 @@ class Collector:
             raise Conflict(
                 "the collection is not published", path=GARBAGE_PATH, hint="Call publish() first."
             )
+        if plan.compaction is not None:
+            return await self._delete_compacted(plan, manifest, etag, on_progress)
         try:
             await self._removal().check_unreachable(plan, manifest)
         except NotFound as gone:
@@ -196,6 +198,40 @@ class Collector:
         removed = await removal.remove(plan.dropped, plan.snapshots_to_replace)
         await self._empty(plan)
         return removed
+
+    async def _delete_compacted(
+        self, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnProgress | None
+    ) -> Removed:
+        """Delete what was below the old root, and is below neither the new one nor a pin.
+
+        The manifest is not older than the publication, so what it does not link now it will never
+        link again, and neither will a pin that is made from now on.
+        """
+        await self._courtesy(await self._note_published(plan))
+        held, _ = await self._pins.sort_out()
+        roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
+        try:
+            removed = await self._removal(on_progress, roots).remove(plan.dropped)
+        except NotFound as gone:
+            if (await load_manifest(self._store))[1] == etag:
+                raise missing(gone.path) from None
+            return await self.delete(on_progress)
+        await self._empty(plan)
+        return removed
+
+    async def finish(self, on_progress: OnProgress | None = None) -> Removed:
+        """Finish or undo the change of the past that another run has left."""
+        return await self._finish(on_progress)
+
+    async def run(self, plan: Garbage, on_progress: OnProgress | None = None) -> Removed:
+        """Install a plan that was made elsewhere, publish it, and delete what it drops.
+
+        ``Conflict`` if another one is under way, or if the tree has changed since it was made.
+        """
+        _, etag = await self._idle()
+        await self._install(plan, etag)
+        await self.publish()
+        return await self.delete(on_progress)
 
     async def clear_pins(self, on_progress: OnProgress | None = None) -> Removed:
         """Delete what only pins held that are released now, or that are past their expiry.
@@ -321,6 +357,13 @@ class Collector:
             )
         return cursors
 
+    async def _idle(self) -> tuple[Garbage | None, str | None]:
+        """The empty plan, if there is one, and its etag. ``Conflict`` if another is under way."""
+        found, etag = await load_garbage(self._store)
+        if found is not None and not found.is_empty:
+            raise _under_way(found)
+        return found, etag
+
     async def _install(self, plan: Garbage, etag: str | None) -> None:
         data = plan.to_json()
         if etag is None:
@@ -353,7 +396,20 @@ class Collector:
                 )
         for node in plan.snapshots_to_make:
             await put_once(self._store, partial(str, node.path), node.to_json(), self._patience())
+        return await self._put(plan)
 
+    async def _publish_compaction(self, plan: Garbage, manifest: Manifest) -> Manifest:
+        """No offset leaves the log, so no cursor is asked. All that is linked is stored already."""
+        try:
+            await check_compaction(plan, manifest, self._tree)
+        except NotFound as gone:
+            current, _ = await load_manifest(self._store)
+            if plan.state(current) is PlanState.LIVE:
+                raise missing(gone.path) from None
+            return current
+        return await self._put(plan)
+
+    async def _put(self, plan: Garbage) -> Manifest:
         def publish(current: Manifest) -> Manifest | None:
             if plan.state(current) is not PlanState.LIVE:
                 return None

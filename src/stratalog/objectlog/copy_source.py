@@ -89,7 +89,8 @@ class CopySource:
             elif entry.limit.offset <= start or limit <= entry.start.offset or start == limit:
                 continue
             elif isinstance(entry, Fragment):
-                total += (await self.read(entry, start, limit)).setsum
+                encoded, _ = await self.read(entry, start, limit)
+                total += encoded.setsum
             else:
                 node = await self._tree.snapshot(entry)
                 total += await self._sum_of(node.entries, start, limit)
@@ -122,16 +123,21 @@ class CopySource:
         """The fragments of a stretch, oldest first."""
         return self._tree.walk(manifest, Window(start, limit))
 
-    async def read(self, fragment: Fragment, start: int, limit: int) -> EncodedFragment:
-        """A fragment as it is stored, verified; or the part of it that lies in the stretch."""
+    async def read(
+        self, fragment: Fragment, start: int, limit: int
+    ) -> tuple[EncodedFragment, Fragment]:
+        """A fragment as it is stored, verified; or the part of it that lies in the stretch.
+
+        Gives its entry, too.
+        """
         blob = await self._tree.store_of(fragment).get(fragment.path)
         low, high = max(fragment.start.offset, start), min(fragment.limit.offset, limit)
 
-        def verified() -> EncodedFragment:
-            if high - low < fragment.count:
+        def verified() -> tuple[EncodedFragment, Fragment]:
+            if high - low < fragment.span:
                 return encode_part(blob.data, fragment, low, high)
             decode_fragment(blob.data, fragment)
-            return EncodedFragment(blob.data, fragment.setsum)
+            return EncodedFragment(blob.data, fragment.setsum), fragment
 
         if fragment.num_bytes <= VERIFY_INLINE_BYTES_MAX:
             return verified()

@@ -34,7 +34,6 @@ from stratalog.errors import Corrupt, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.copy_note import CopyNote, copy_note_of
 from stratalog.objectlog.copy_source import CopySource
-from stratalog.objectlog.dividing import part_of
 from stratalog.objectlog.fragment import Fragment, is_relative
 from stratalog.objectlog.manifest import (
     FIRST_SEQ_NO,
@@ -263,22 +262,11 @@ class _Copying:
     ) -> Upload:
         """A fragment, or the part of it that lies in the stretch, stored in the target."""
         names, epoch = committer.names, committer.manifest.sweep_epoch
-        encoded = await self._source.read(fragment, start, limit)
-        is_whole = encoded.setsum == fragment.setsum
-        named = names.staged if is_whole and is_relative(fragment.path) else names.fragment
+        encoded, part = await self._source.read(fragment, start, limit)
+        named = names.staged if part is fragment and is_relative(fragment.path) else names.fragment
         path = await put_once(self._store, lambda: named(seq_no), encoded.data, self._patience())
-        first, end = part_of(
-            fragment, max(fragment.start.offset, start), min(fragment.limit.offset, limit)
-        )
         stored = msgspec.structs.replace(
-            fragment,
-            path=path,
-            seq_no=seq_no,
-            start=first,
-            limit=end,
-            num_bytes=len(encoded.data),
-            setsum=encoded.setsum,
-            base=None,
+            part, path=path, seq_no=seq_no, seq_first=None, num_bytes=len(encoded.data), base=None
         )
         return Upload(stored, epoch)
 

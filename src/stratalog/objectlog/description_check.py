@@ -59,17 +59,30 @@ class DescriptionCheck:
         self.records = 0
 
     def add(
-        self, start: int, limit: int, stretches: Sequence[Stretch], broken: Sequence[Broken]
+        self,
+        start: int,
+        limit: int,
+        stretches: Sequence[Stretch],
+        broken: Sequence[Broken],
+        *,
+        sparse: bool = False,
     ) -> None:
-        """The next fragment: its offsets, and what its records say."""
+        """The next fragment: its offsets, and what its records say.
+
+        What is absent from a ``sparse`` one was compacted, so there is a hole around each stretch.
+        """
         if start > self._next:
             self._pass_a_hole()
         self._next = limit
         for each in broken:
             self._note(Oddity(kind="broken", offset=each.offset, detail=each.reason))
         for stretch in stretches:
+            if sparse:
+                self._pass_a_hole()
             self.records += stretch.count
             self._add(stretch)
+        if sparse:
+            self._pass_a_hole()
 
     @property
     def writers(self) -> int:
@@ -81,8 +94,8 @@ class DescriptionCheck:
         return tuple(sorted(self._oddities, key=lambda each: each.offset))
 
     def _pass_a_hole(self) -> None:
-        """Some of the log was collected meanwhile, or is damaged, which others tell. Any writer
-        may have written there, so each may go on with any number."""
+        """Some of the log was compacted, was collected meanwhile, or is damaged, which others tell.
+        Any writer may have written there, so each may go on with any number."""
         self._settle_missing()
         self._numbers.clear()
         self._may_have_begun = True

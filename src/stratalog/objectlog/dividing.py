@@ -7,6 +7,8 @@ compared with the sum of the rows that it was made from.
 
 from __future__ import annotations
 
+import msgspec
+
 from stratalog.errors import Invalid
 from stratalog.objectlog.fragment import (
     EncodedFragment,
@@ -16,10 +18,36 @@ from stratalog.objectlog.fragment import (
 )
 from stratalog.objectlog.position import LogPosition
 from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.objectlog.survivors import survivors_of
+from stratalog.objectlog.tree import Window
 
 
-def encode_part(data: bytes, entry: Fragment, from_offset: int, to_offset: int) -> EncodedFragment:
-    """The records of a stored fragment from one offset up to, not including, another one."""
+def encode_part(
+    data: bytes, entry: Fragment, from_offset: int, to_offset: int
+) -> tuple[EncodedFragment, Fragment]:
+    """The records of a stored fragment from one offset up to, not including, another one.
+
+    Gives their entry too, which has the times and numbers of the whole, and its path.
+    """
+    if entry.is_sparse:
+        part = survivors_of(data, entry).within(Window(from_offset, to_offset))
+        encoded = part.encode()
+    else:
+        part, encoded = None, _encode_dense(data, entry, from_offset, to_offset)
+    return encoded, msgspec.structs.replace(
+        entry,
+        start=LogPosition(from_offset, entry.start.timestamp_us),
+        limit=LogPosition(to_offset, entry.limit.timestamp_us),
+        num_bytes=len(encoded.data),
+        setsum=encoded.setsum,
+        rows=None if part is None else len(part),
+        base=None,
+    )
+
+
+def _encode_dense(
+    data: bytes, entry: Fragment, from_offset: int, to_offset: int
+) -> EncodedFragment:
     rows = decode_fragment(data, entry).slice(
         from_offset - entry.start.offset, to_offset - from_offset
     )
@@ -32,11 +60,3 @@ def encode_part(data: bytes, entry: Fragment, from_offset: int, to_offset: int) 
             path=entry.path,
         )
     return encoded
-
-
-def part_of(entry: Fragment, from_offset: int, to_offset: int) -> tuple[LogPosition, LogPosition]:
-    """Where such a part begins and ends: its entry keeps the times of the whole."""
-    return (
-        LogPosition(from_offset, entry.start.timestamp_us),
-        LogPosition(to_offset, entry.limit.timestamp_us),
-    )

@@ -36,7 +36,7 @@ import msgspec
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.cursor import cursor_path
-from stratalog.objectlog.dividing import encode_part, part_of
+from stratalog.objectlog.dividing import encode_part
 from stratalog.objectlog.fork_note import (
     FORK_TIMEOUT_S,
     ForkNote,
@@ -363,20 +363,12 @@ class _Forking:
     async def _copied(self, last: Fragment, limit: int, names: UploadNames) -> Fragment:
         """The first records of a fragment that the point divides, as a fragment of our own."""
         blob = await self._tree.store_of(last).get(last.path)
-        encoded = encode_part(blob.data, last, last.start.offset, limit)
+        encoded, part = encode_part(blob.data, last, last.start.offset, limit)
         seq_no = last.seq_no if isinstance(last.seq_no, int) else self._first_seq_no
         path = await put_once(
             self._target, partial(names.fragment, seq_no), encoded.data, self._patience()
         )
-        start, end = part_of(last, last.start.offset, limit)
-        return Fragment(
-            path=path,
-            seq_no=seq_no,
-            start=start,
-            limit=end,
-            num_bytes=len(encoded.data),
-            setsum=encoded.setsum,
-        )
+        return msgspec.structs.replace(part, path=path, seq_no=seq_no)
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, FORK_TIMEOUT_S)

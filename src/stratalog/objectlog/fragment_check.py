@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt
 from stratalog.objectlog.damage import Damage, DamageKind, about
-from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment
+from stratalog.objectlog.fragment import RECORD_SCHEMA, Fragment, decode_fragment, spans
 
 
 def examine_size(size: int, entry: Fragment) -> Iterator[Damage]:
@@ -45,11 +45,14 @@ def _diagnose(data: bytes, entry: Fragment, error: Corrupt) -> Iterator[Damage]:
     if not relative:  # otherwise the entry tells the time
         yield from _examine_times(times_us, entry)
     start = 0 if relative else entry.start.offset
-    if (offsets != np.arange(start, start + entry.count, dtype=np.uint64)).any():
+    if not spans(offsets, entry, relative=relative):
+        last = entry.limit.offset - entry.start.offset + start - 1
         yield about(
             DamageKind.FRAGMENT_OFFSETS,
             entry,
-            expected=f"{start} to {start + entry.count - 1}",
+            expected=f"{entry.count} from {start} to {last}"
+            if entry.is_sparse
+            else f"{start} to {last}",
             actual=f"{offsets.min()} to {offsets.max()}",
         )
     else:

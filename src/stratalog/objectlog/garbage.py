@@ -1,15 +1,22 @@
-"""The plan of a collection: what goes, what takes its place, one JSON object changed by CAS.
+"""The plan of a change of the past: what goes, what takes its place, one JSON object under CAS.
 
     path      gc/GARBAGE
     fields    snapshots_to_drop, snapshots_to_make, snapshot_for_root, fragments_to_drop_start,
               fragments_to_drop_limit, fragments_are_uuids, setsum_to_discard, first_to_keep,
               then ours: format, write_id, writer, plan_id, fragments_to_drop, snapshots_to_replace,
-              fragment_for_root, root_before, first_seq_no_to_keep, sweep_epoch, published_us
+              fragment_for_root, root_before, first_seq_no_to_keep, sweep_epoch, published_us,
+              and for a compaction: compaction, snapshots_for_root, fragments_for_root
+
+A collection cuts off the beginning of the log: what it drops is gone with all below it. A
+compaction leaves the range of the log as it is: it puts other entries in the place of those that
+the root begins with, and what it drops goes as far as the new root does not lead there. Its nodes
+and fragments are stored before the plan is.
 
 There is at most one plan. When it is done it is emptied, never deleted, and every version has a
 fresh ``write_id``, an empty one too. A dropped snapshot stands for all that is below it. wal3 names
 dropped fragments by a range of sequence numbers; ours are listed, since their names cannot be told
-from their numbers. ``docs/design/005-collection.md`` has the protocol. Persisted: keep stable.
+from their numbers. ``docs/design/005-collection.md`` and ``010-compaction.md`` have the protocols.
+Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ class PlanState(enum.Enum):
     EMPTY = "empty"
 
     PUBLISHED = "published"
-    """The log begins where the plan wants it to."""
+    """The log begins where the plan wants it to, or was last compacted by it."""
 
     DEAD = "dead"
     """It can never be applied: the epoch has moved on, or the entries that it takes away have left
@@ -48,6 +55,20 @@ class PlanState(enum.Enum):
 
     LIVE = "live"
     """It may be published at any moment."""
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a compaction is about, for people and for the report."""
+
+    up_to: Natural
+    records: Natural
+    """How many records go."""
+
+    fragments: Natural
+    """How many fragments are replaced."""
+
+    num_bytes: Natural
+    """How many bytes of fragments are given back."""
 
 
 class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +95,9 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     first_seq_no_to_keep: Natural = 0
     sweep_epoch: Natural = 0
     published_us: Natural | None = None
+    compaction: Compaction | None = None
+    snapshots_for_root: tuple[SnapshotPointer, ...] = ()
+    fragments_for_root: tuple[Fragment, ...] = ()
 
     @classmethod
     def empty(cls, writer: str, write_id: str) -> Garbage:
@@ -116,22 +140,33 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def records(self) -> int:
         """How many records go."""
+        if self.compaction is not None:
+            return self.compaction.records
         return sum(entry.limit.offset - entry.start.offset for entry in self.dropped)
 
     @property
     def fragments(self) -> int:
         """How many fragments go. Their sequence numbers have no gaps."""
+        if self.compaction is not None:
+            return self.compaction.fragments
         start, limit = self.fragments_to_drop_start, self.fragments_to_drop_limit
         return limit - start if isinstance(start, int) and isinstance(limit, int) else 0
 
     @property
     def fragment_bytes(self) -> int:
         """How many bytes of fragments go."""
+        if self.compaction is not None:
+            return self.compaction.num_bytes
         return sum(entry.num_bytes for entry in self.dropped)
 
     @property
     def root_after(self) -> tuple[Entry, ...]:
-        """What the root begins with in place of ``root_before``: one entry, or none."""
+        """What the root begins with in place of ``root_before``.
+
+        After a collection that is one entry, or none.
+        """
+        if self.compaction is not None:
+            return (*self.snapshots_for_root, *self.fragments_for_root)
         after: Entry | None = self.snapshot_for_root or self.fragment_for_root
         return () if after is None else (after,)
 
@@ -139,30 +174,38 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         """What the manifest tells about this plan."""
         if self.is_empty:
             return PlanState.EMPTY
-        if manifest.first_offset >= self.first_to_keep.offset:
+        if self._is_published(manifest):
             return PlanState.PUBLISHED
         taken = len(self.root_before)
         begins = tuple(entry.path for entry in manifest.entries[:taken])
         if manifest.sweep_epoch != self.sweep_epoch or begins != self.root_before:
             return PlanState.DEAD
         after = manifest.entries[taken : taken + 1]
-        if self.root_after and after and depth_of(self.root_after[0]) < depth_of(after[0]):
+        if self.root_after and after and depth_of(self.root_after[-1]) < depth_of(after[0]):
             return PlanState.UNFITTING
         return PlanState.LIVE
+
+    def _is_published(self, manifest: Manifest) -> bool:
+        if self.compaction is not None:
+            return manifest.compacted == self.plan_id
+        return manifest.first_offset >= self.first_to_keep.offset
 
     def apply(self, manifest: Manifest, write_id: str) -> Manifest:
         """The manifest without what goes. The plan must be live."""
         kept = (*self.root_after, *manifest.entries[len(self.root_before) :])
         collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
         assert isinstance(collected, Setsum)
-        return msgspec.structs.replace(
+        after = msgspec.structs.replace(
             manifest,
             collected=collected + self.setsum_to_discard,
             snapshots=tuple(entry for entry in kept if isinstance(entry, SnapshotPointer)),
             fragments=tuple(entry for entry in kept if isinstance(entry, Fragment)),
-            initial_offset=self.first_to_keep,
-            initial_seq_no=self.first_seq_no_to_keep,
             write_id=write_id,
+        )
+        if self.compaction is not None:
+            return msgspec.structs.replace(after, compacted=self.plan_id)
+        return msgspec.structs.replace(
+            after, initial_offset=self.first_to_keep, initial_seq_no=self.first_seq_no_to_keep
         )
 
 

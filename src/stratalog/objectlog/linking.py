@@ -79,7 +79,7 @@ def judge(stored: Manifest, fragments: Sequence[Fragment], incarnation: str) -> 
 
 def judge_owner(owner: Fragment, incarnation: str) -> Verdict:
     """The same from the fragment that holds the first offset now. A rewritten one tells nothing."""
-    if owner.incarnation is None or owner.unknown is not None:
+    if owner.incarnation is None or owner.is_sparse or owner.unknown is not None:
         return Verdict.OPEN
     return Verdict.HAPPENED if owner.incarnation == incarnation else Verdict.DID_NOT
 

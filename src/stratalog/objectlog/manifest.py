@@ -75,6 +75,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     sinks: dict[str, Natural] | None = None
     fork: dict[str, msgspec.Raw] | None = None
     copy: dict[str, msgspec.Raw] | None = None
+    compacted: str | None = None
 
     @classmethod
     def empty(cls, writer: str, write_id: str, first_offset: int = FIRST_OFFSET) -> Manifest:
@@ -194,14 +195,15 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 def _check_sequence(fragments: Sequence[Fragment]) -> None:
     for before, after in pairwise(fragments):
-        if isinstance(before.seq_no, str) or isinstance(after.seq_no, str):
+        number, following = before.seq_no, after.first_seq_no
+        if isinstance(number, str) or isinstance(following, str):
             continue
-        if after.seq_no != before.seq_no + 1:
+        if following != number + 1:
             raise Corrupt(
-                f"the manifest skips from fragment {before.seq_no} to {after.seq_no}",
+                f"the manifest skips from fragment {number} to {following}",
                 path=MANIFEST_PATH,
-                expected=before.seq_no + 1,
-                actual=after.seq_no,
+                expected=number + 1,
+                actual=following,
             )
 
 

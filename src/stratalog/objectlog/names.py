@@ -11,7 +11,7 @@ import os
 import socket
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.fragment import fragment_path, staged_path
+from stratalog.objectlog.fragment import compacted_path, fragment_path, staged_path
 from stratalog.objectlog.snapshot import snapshot_path
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
@@ -45,6 +45,9 @@ class UploadNames:
 
     def fragment(self, seq_no: int) -> str:
         return fragment_path(seq_no, self.incarnation, self._next())
+
+    def compacted(self, first: int, last: int) -> str:
+        return compacted_path(first, last, self.incarnation, self._next())
 
     def staged(self, seq_no: int) -> str:
         return staged_path(seq_no, self.incarnation, self._next())

@@ -159,6 +159,44 @@ class CollectorOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactOptions:
+    """What a compaction rewrites, and how it waits and gives up."""
+
+    live_share_min: float = 0.5
+    """Fragments of which less than this share lives are rewritten; others stay as they are, with
+    their dead records. At 1 every dead record goes."""
+
+    fragment_bytes: int = 8 * MIB
+    """About how large a rewritten fragment becomes at most."""
+
+    groups_max: int = 4
+    """How many fragments are rewritten at the same time."""
+
+    compression: Compression = "zstd"
+    """How bodies are compressed inside of a fragment, if a sample shows that there is a gain."""
+
+    attempts_max: int = 5
+    """How often the tree is planned again because it changed meanwhile; then `Conflict`."""
+
+    interval_s: float = 5.0
+    """How long after publishing the deletions begin: a courtesy to readers that have just found
+    what goes."""
+
+    timeout_s: float = 60.0
+    """How long to go on when the store does not answer; then `Unavailable` or `Unknown`."""
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+        _require(0 < self.live_share_min <= 1, "live_share_min is above 0, up to 1")
+        _require(1 <= self.fragment_bytes <= 256 * MIB, "fragment_bytes is 1 to 256 MiB")
+        _require(self.groups_max >= 1, "groups_max is at least 1")
+        _require(self.compression in ("zstd", "snappy", "none"), "an unknown compression")
+        _require(self.attempts_max >= 1, "attempts_max is at least 1")
+        _require(0 <= self.interval_s <= LONGEST_S, "interval_s is 0 to a day")
+        _require(self.timeout_s > 0, "timeout_s is positive")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepOptions:
     """How much a sweep holds in memory, and when it gives up."""
 
@@ -266,6 +304,7 @@ def _require_numbers(
         WriterOptions
         | ReaderOptions
         | CollectorOptions
+        | CompactOptions
         | SweepOptions
         | ScrubOptions
         | CopyOptions

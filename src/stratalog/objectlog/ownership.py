@@ -42,7 +42,7 @@ _NAMES = re.compile(
     rf"""
     log/Bucket=(?P<bucket>[0-9a-f]{{16}})
         (?:/Writer=(?P<writer>{_INCARNATION})-[1-9][0-9]*)?         # wal3 has no such part
-        /FragmentSeqNo=(?P<fragment>[0-9a-f]{{16}})\.parquet
+        /FragmentSeqNo=(?:[0-9a-f]{{16}}-)?(?P<fragment>[0-9a-f]{{16}})\.parquet
     | log/Bucket=(?P<staged>[0-9a-f]{{13}}000)
         /Writer=(?P<stager>{_INCARNATION})-[1-9][0-9]*/Staged\.parquet
     | log/Uuid=(?P<uuid>[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\.parquet

@@ -74,8 +74,10 @@ def _check_cut(plan: Garbage, manifest: Manifest, after: Sequence[Entry]) -> Non
     )
     first = next(iter(after), None)
     _require(first is None or first.start.offset == cut, "what stays begins elsewhere")
-    if isinstance(first, Fragment) and isinstance(first.seq_no, int):
-        _require(first.seq_no == plan.first_seq_no_to_keep, "its first number to keep is another")
+    if isinstance(first, Fragment) and isinstance(first.first_seq_no, int):
+        _require(
+            first.first_seq_no == plan.first_seq_no_to_keep, "its first number to keep is another"
+        )
 
 
 def _leaves(entries: Sequence[Entry], below: dict[str, tuple[Entry, ...]]) -> list[Entry]:

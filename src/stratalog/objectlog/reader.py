@@ -9,6 +9,7 @@ the newest manifest links it is ``Corrupt``.
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from functools import partial
 from typing import NoReturn
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
@@ -50,6 +52,21 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     offset: int
     timestamp_us: int
     body: bytes
+
+
+class Presence(enum.Enum):
+    """Why a record is there, or is not. There is no other reason: anything else is ``Corrupt``."""
+
+    PRESENT = "present"
+
+    COMPACTED = "compacted"
+    """It was given up by the owner of the state, and dropped."""
+
+    TRIMMED = "trimmed"
+    """It lies before the first offset: the log was collected, or begins later."""
+
+    UNWRITTEN = "unwritten"
+    """It lies at the tail that the reader knows, or beyond it."""
 
 
 class LogReader:
@@ -200,8 +217,7 @@ class LogReader:
         limit = self.tail if to_offset is None else min(to_offset, self.tail)
         window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
         async with aclosing(self._fetch_ahead(window)) as ahead:
-            async for fragment, batch in ahead:
-                part = cut(batch, fragment, window)
+            async for part in ahead:
                 if part.num_rows:
                     self._counters.records += part.num_rows
                     self._counters.record_bytes += part.nbytes
@@ -284,6 +300,26 @@ class LogReader:
         batches = [batch async for batch in self.batches(from_offset, to_offset)]
         return pa.Table.from_batches(batches, schema=RECORD_SCHEMA)
 
+    async def presence(self, offset: int) -> Presence:
+        """Whether the record at an offset is there, and if not, why. Reads at most its fragment."""
+        self._check_open()
+        check_offset(offset)
+        while offset >= self.first_offset:
+            if offset >= self.tail:
+                return Presence.UNWRITTEN
+            found = await self.scan(offset, limits=Limits(max_files=1, to_offset=offset + 1))
+            if not found:
+                raise Corrupt(f"nothing in the log spans offset {offset}", path=MANIFEST_PATH)
+            if not found[0].is_sparse:
+                return Presence.PRESENT
+            try:
+                offsets = (await self.fetch(found[0])).column(0).to_numpy()
+            except NotFound:  # it was compacted further; the reader has the newer manifest now
+                continue
+            is_there = bool((offsets == np.uint64(offset)).any())
+            return Presence.PRESENT if is_there else Presence.COMPACTED
+        return Presence.TRIMMED
+
     async def close(self) -> None:
         """Forget everything. Further calls raise ``Closed``."""
         self._closed = True
@@ -306,17 +342,18 @@ class LogReader:
             except NotFound as error:
                 gone = await self._once_more(error, gone, window, etag)
 
-    async def _fetch_ahead(
-        self, window: Window
-    ) -> AsyncGenerator[tuple[Fragment, pa.RecordBatch], None]:
-        """Fragments with their records; looks again at what was replaced since it was found."""
+    async def _fetch_ahead(self, window: Window) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The records of a window; looks again at what was replaced since it was found.
+
+        What takes its place may span more, so each is cut to what is still to come.
+        """
         gone: str | None = None
         while True:
             etag = self._etag
             try:
                 async with aclosing(self._fetch_in_parallel(window)) as pairs:
                     async for fragment, batch in pairs:
-                        yield fragment, batch
+                        yield cut(batch, fragment, window)
                         window = _after(window, fragment)
                 return
             except NotFound as error:

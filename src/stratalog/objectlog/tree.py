@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -62,12 +63,21 @@ class Window:
 
 
 def cut(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
-    """The rows that belong to the window. An entry with a time was already chosen by it."""
+    """The rows that belong to the window.
+
+    An entry with a time was already chosen by it, unless its rows are of several times.
+    """
     start, limit = fragment.start.offset, fragment.limit.offset
-    low = max(0, window.from_offset - start)
-    high = min(limit, limit if window.to_offset is None else window.to_offset) - start
-    part = batch if low == 0 and high >= batch.num_rows else batch.slice(low, max(0, high - low))
-    if fragment.limit.timestamp_us:
+    first = max(start, window.from_offset)
+    end = limit if window.to_offset is None else min(limit, window.to_offset)
+    part = batch
+    if fragment.is_sparse:
+        ends = np.array([first, end], dtype=np.uint64)
+        low, high = np.searchsorted(batch.column(0).to_numpy(), ends).tolist()
+        part = batch.slice(low, max(0, high - low))
+    elif first > start or end < limit:
+        part = batch.slice(first - start, max(0, end - first))
+    if fragment.limit.timestamp_us and not fragment.is_sparse:
         return part
     if window.from_timestamp_us is not None:
         part = part.filter(pc.greater_equal(part.column(1), window.from_timestamp_us))

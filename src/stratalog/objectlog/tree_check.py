@@ -21,7 +21,8 @@ from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer, depth
 from stratalog.setsum import EMPTY, Setsum
 
 _NUMBERED = re.compile(
-    r"log/Bucket=([0-9a-f]{16})/(?:Writer=[^/]+/)?FragmentSeqNo=([0-9a-f]{16})\.parquet"
+    r"log/Bucket=([0-9a-f]{16})/(?:Writer=[^/]+/)?"
+    r"FragmentSeqNo=(?:([0-9a-f]{16})-)?([0-9a-f]{16})\.parquet"
 )
 _STAGED = re.compile(r"log/Bucket=([0-9a-f]{16})/Writer=[^/]+/Staged\.parquet")
 _NAMED_BY_UUID = re.compile(r"log/Uuid=([0-9a-f-]{36})\.parquet")
@@ -201,12 +202,23 @@ def follows(before: Fragment | None, fragment: Fragment) -> Iterator[Damage]:
         return
     if before.unknown is not None or fragment.unknown is not None:
         return
-    if isinstance(before.seq_no, str) or isinstance(fragment.seq_no, str):
+    number, following = before.seq_no, fragment.first_seq_no
+    if isinstance(number, str) or isinstance(following, str):
         return
-    if fragment.seq_no != before.seq_no + 1:
-        yield about(
-            DamageKind.SEQUENCE_GAP, fragment, expected=before.seq_no + 1, actual=fragment.seq_no
-        )
+    if following != number + 1:
+        yield about(DamageKind.SEQUENCE_GAP, fragment, expected=number + 1, actual=following)
+
+
+def _is_within(named: range, entry: Fragment) -> bool:
+    """Whether an entry stands for the numbers in its object's name.
+
+    A sparse one may have absorbed neighbours of which nothing is left, and so stand for more.
+    """
+    if isinstance(entry.seq_no, str) or isinstance(entry.first_seq_no, str):
+        return False
+    if not entry.is_sparse:
+        return named == range(entry.seq_no, entry.seq_no + 1)
+    return entry.first_seq_no <= named.start and named.stop <= entry.seq_no + 1
 
 
 def examine_entry(entry: Fragment) -> Iterator[Damage]:
@@ -220,8 +232,9 @@ def examine_entry(entry: Fragment) -> Iterator[Damage]:
     if not entry.path.startswith("log/"):
         yield about(DamageKind.FRAGMENT_PATH, entry, detail="it does not lie below log/")
     elif numbered is not None:
-        bucket, seq_no = int(numbered[1], 16), int(numbered[2], 16)
-        if seq_no != entry.seq_no:
+        bucket, seq_no = int(numbered[1], 16), int(numbered[3], 16)
+        first = seq_no if numbered[2] is None else int(numbered[2], 16)
+        if not _is_within(range(first, seq_no + 1), entry):
             yield about(DamageKind.FRAGMENT_PATH, entry, expected=entry.seq_no, actual=seq_no)
         elif bucket != seq_no // BUCKET_FRAGMENTS * BUCKET_FRAGMENTS:
             detail = f"fragment {seq_no} is not of bucket {bucket}"

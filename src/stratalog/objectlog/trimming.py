@@ -73,7 +73,7 @@ def trim(
     assert len(changed) <= 1, "only the first entry changes"
     first = work.first_fragment(kept)
     position = manifest.tail if first is None else first.start
-    seq_no = manifest.next_seq_no if first is None else first.seq_no
+    seq_no = manifest.next_seq_no if first is None else first.first_seq_no
     if isinstance(seq_no, str):  # of a log that this one was forked from
         seq_no = manifest.numbered_from
     return Trim(

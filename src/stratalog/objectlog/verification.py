@@ -134,7 +134,7 @@ async def verify(
     def take_over(below: int | None) -> None:
         for part in examiner.take(below):
             start, limit = part.entry.start.offset, part.entry.limit.offset
-            description.add(start, limit, part.stretches, part.broken)
+            description.add(start, limit, part.stretches, part.broken, sparse=part.entry.is_sparse)
             total.add(part.entry)
 
     def progress(report: ScrubReport) -> None:

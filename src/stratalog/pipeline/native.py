@@ -108,6 +108,9 @@ class _Files:
     foreign: bool
     """Whether wal3 wrote them, which is when their entries have no time."""
 
+    several_times: bool
+    """Whether their entries do not tell the time of each row."""
+
     listed: list[tuple[str, int, int]] = field(default_factory=list)
     notes: dict[Note, int] = field(default_factory=dict)
 
@@ -152,9 +155,9 @@ class _Files:
             frame = frame.where(col("offset") >= window.from_offset)
         if window.to_offset is not None:
             frame = frame.where(col("offset") < window.to_offset)
-        if self.foreign and window.from_timestamp_us is not None:
+        if self.several_times and window.from_timestamp_us is not None:
             frame = frame.where(col("timestamp") >= _timestamp(lit(window.from_timestamp_us)))
-        if self.foreign and window.to_timestamp_us is not None:
+        if self.several_times and window.to_timestamp_us is not None:
             frame = frame.where(col("timestamp") < _timestamp(lit(window.to_timestamp_us)))
         return frame
 
@@ -172,15 +175,16 @@ def _alike(spark: SparkSession, parts: Iterable[Part]) -> list[_Files]:
 
     A list names a file once, so one that two logs share (a fork) is in two groups.
     """
-    groups: dict[tuple[bool, bool, int], _Files] = {}
+    groups: dict[tuple[bool, bool, bool, int], _Files] = {}
     times_listed: Counter[str] = Counter()
     folders = _Folders(spark)
     for part in parts:
         for fragment in part.fragments:
             location = folders.locate(part, fragment)
             relative, foreign = is_relative(fragment.path), not fragment.limit.timestamp_us
-            kind = (relative, foreign, times_listed[location])
-            groups.setdefault(kind, _Files(relative, foreign)).add(location, fragment, part.log)
+            alike = (relative, foreign, foreign or fragment.is_sparse)
+            kind = (*alike, times_listed[location])
+            groups.setdefault(kind, _Files(*alike)).add(location, fragment, part.log)
             times_listed[location] += 1
     return [*groups.values()]
 

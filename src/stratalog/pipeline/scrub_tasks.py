@@ -348,7 +348,7 @@ class _Examination:
             fragments=int(is_read),
             records=entry.count if is_read else 0,
             num_bytes=num_bytes,
-            hashed=entry.count if counted and (let_go or actual is not None) else 0,
+            hashed=entry.span if counted and (let_go or actual is not None) else 0,
             let_go=int(let_go),
             note=self._tell(log_id, damages),
         )

@@ -28,8 +28,17 @@ from stratalog.errors import Invalid
 from stratalog.herd import RolledUp, RollUpOptions
 from stratalog.herd.herd import DEFAULT_READER
 from stratalog.herd.rollup import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
-from stratalog.objectlog import Collected, CollectorOptions, ReaderOptions
+from stratalog.indexset import IndexSet
+from stratalog.objectlog import (
+    Collected,
+    CollectorOptions,
+    Compacted,
+    CompactOptions,
+    ReaderOptions,
+)
 from stratalog.objectlog.collector import DEFAULT_OPTIONS
+from stratalog.objectlog.compacting import DEFAULT_OPTIONS as DEFAULT_COMPACT
+from stratalog.objectlog.compacting import OnProgress as OnCompactProgress
 from stratalog.objectlog.destroy import destroy as aio_destroy
 from stratalog.objectlog.pickling import sendable
 from stratalog.objectlog.removal import OnProgress
@@ -51,6 +60,7 @@ from stratalog.sync.derived import (
     passing,
     submitting,
 )
+from stratalog.sync.loop_thread import loop_thread
 
 RECORDS_AT_ONCE = 1024
 
@@ -96,6 +106,7 @@ class LogReader(OpenedTwin[aio.LogReader]):
     records = iterating(aio.LogReader.records, at_once=RECORDS_AT_ONCE)
     follow = iterating(aio.LogReader.follow)
     to_arrow = blocking(aio.LogReader.to_arrow)
+    presence = blocking(aio.LogReader.presence)
     close = blocking(aio.LogReader.close)
 
     manifest = passing(aio.LogReader.manifest)
@@ -227,6 +238,8 @@ class Collector(Twin[aio.Collector]):
     cancel = blocking(aio.Collector.cancel)
     clear_pins = blocking(aio.Collector.clear_pins)
     collect = blocking(aio.Collector.collect)
+    finish = blocking(aio.Collector.finish)
+    run = blocking(aio.Collector.run)
 
 
 class HerdLog(Twin[aio_herd.HerdLog]):
@@ -298,6 +311,37 @@ def collect(
     return collector.collect(cut_off, on_progress)
 
 
+def compact(
+    url: StoreLike,
+    live: IndexSet,
+    *,
+    up_to: int,
+    through: LogWriter | None = None,
+    on_progress: OnCompactProgress | None = None,
+    writer: str | None = None,
+    options: CompactOptions = DEFAULT_COMPACT,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Compacted:
+    """Drop what is not ``live`` among the records before offset ``up_to``.
+
+    Offsets stay what they are. Records in fragments that are mostly alive stay until more of their
+    neighbours die (``live_share_min``); the newest fragment stays as it is. ``Conflict`` if the log
+    is collected or compacted by others again and again.
+    """
+    return loop_thread().run(
+        lambda: aio.compact(
+            url,
+            live,
+            up_to=up_to,
+            through=_behind(through),
+            on_progress=on_progress,
+            writer=writer,
+            options=options,
+            runtime=runtime,
+        )
+    )
+
+
 def _pins(found: list[aio.Pin]) -> list[Pin]:
     return [Pin._around(each) for each in found]
 
@@ -333,6 +377,7 @@ __all__ = [
     "Sealer",
     "abort_fork",
     "collect",
+    "compact",
     "copy_log",
     "create_log",
     "destroy",

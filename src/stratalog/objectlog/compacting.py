@@ -1,0 +1,410 @@
+"""Compaction: dropping the records that no longer live, without renumbering any other.
+
+    read       the fragments below ``up_to`` that are not mostly alive     (grouping)
+    rewrite    what lives in them, as sparse fragments, under a stage      (survivors)
+    plan       the tree with these in place, its new nodes stored          (packing)
+    publish    verify, then one manifest CAS, through gc/GARBAGE           (collector)
+    delete     what neither the new root nor a pin reaches
+
+Who owns the state says which offsets live; below ``up_to`` all others are dead. The newest fragment
+is never changed, nor anything at or above ``up_to``. What leaves is hashed from its rows into
+``collected``. Appends, readers, cursors, collectors and sweeps go on meanwhile; whoever finds the
+plan of a compaction that was cut short can finish it. ``docs/design/010-compaction.md`` has the
+protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
+from stratalog.indexset import IndexSet
+from stratalog.objectlog.cache import ByteCache
+from stratalog.objectlog.collector import Collector
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.garbage import GARBAGE_PATH, Compaction, Garbage
+from stratalog.objectlog.grouping import Candidate, Group, group
+from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
+from stratalog.objectlog.names import writer_label
+from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, WriterOptions
+from stratalog.objectlog.packing import Loose, opened, packed
+from stratalog.objectlog.position import check_offset
+from stratalog.objectlog.removal import Removed
+from stratalog.objectlog.rollup import make_snapshot
+from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.survivors import joined, survivors_of
+from stratalog.objectlog.tree import Tree, Window, missing
+from stratalog.objectlog.trimming import Unloaded
+from stratalog.objectlog.writer import LogWriter
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import StoreLike, open_store
+from stratalog.store.cas import Patience, put_once
+from stratalog.store.patient import PatientStore
+
+DEFAULT_OPTIONS = CompactOptions()
+NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
+SNAPSHOT_CACHE_BYTES = 8 * MIB
+
+OnProgress = Callable[[int, int], None]
+"""Called with how many fragments were examined and rewritten, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    up_to: int
+    records: int
+    """How many records went."""
+
+    fragments: int
+    """How many fragments were replaced, and by how many."""
+
+    rewritten: int
+    bytes_before: int
+    bytes_after: int
+    setsum: Setsum
+    """The sum of the records that went, hashed from them."""
+
+    removed: Removed
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """Neighbours, the entry that takes their place, and the sum and number of what went."""
+
+    group: Group
+    entry: Fragment
+    discarded: Setsum
+    records: int
+
+
+async def compact(
+    url: StoreLike,
+    live: IndexSet,
+    *,
+    up_to: int,
+    through: LogWriter | None = None,
+    on_progress: OnProgress | None = None,
+    writer: str | None = None,
+    options: CompactOptions = DEFAULT_OPTIONS,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Compacted:
+    """Drop what is not ``live`` among the records before offset ``up_to``.
+
+    Offsets stay what they are. Records in fragments that are mostly alive stay until more of their
+    neighbours die (``live_share_min``); the newest fragment stays as it is. ``Conflict`` if the log
+    is collected or compacted by others again and again.
+    """
+    check_offset(up_to)
+    if not isinstance(live, IndexSet):
+        raise Invalid("what lives is an IndexSet", hint="Make one with IndexSet.of(offsets).")
+    return await _Compactor(url, live, up_to, through, on_progress, writer, options, runtime).run()
+
+
+class _Compactor:
+    def __init__(
+        self,
+        url: StoreLike,
+        live: IndexSet,
+        up_to: int,
+        through: LogWriter | None,
+        on_progress: OnProgress | None,
+        writer: str | None,
+        options: CompactOptions,
+        runtime: Runtime,
+    ) -> None:
+        self._url = open_store(url)
+        self._store = PatientStore(self._url, runtime, options.timeout_s)
+        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._live = live
+        self._up_to = up_to
+        self._on_progress = on_progress
+        self._writer = writer_label(writer)
+        self._options = options
+        self._runtime = runtime
+        collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
+        self._collector = Collector(
+            self._url, writer=writer, through=through, options=collecting, runtime=runtime
+        )
+
+    async def run(self) -> Compacted:
+        for attempts_left in reversed(range(self._options.attempts_max)):
+            removed = await self._collector.finish()
+            stage = await Stage.register(
+                self._url, owner=self._writer, note="a compaction", runtime=self._runtime
+            )
+            try:
+                return await self._compact(stage, removed)
+            except (Conflict, NotFound) as error:
+                if isinstance(error, NotFound) and await self._is_unchanged(stage.manifest):
+                    raise missing(error.path) from None
+                if attempts_left == 0:
+                    raise
+            finally:
+                with contextlib.suppress(Conflict, NotFound):
+                    await stage.release()
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _is_unchanged(self, manifest: Manifest) -> bool:
+        return (await load_manifest(self._store))[0].write_id == manifest.write_id
+
+    async def _compact(self, stage: Stage, removed: Removed) -> Compacted:
+        found = group(
+            await self._candidates(stage.manifest),
+            self._options.live_share_min,
+            self._options.fragment_bytes,
+        )
+        if not found:
+            return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
+        replaced = await self._rewrite(found, stage)
+        plan = await self._plan(replaced, stage)
+        removed += await self._carry_out(plan)
+        return Compacted(
+            up_to=self._up_to,
+            records=sum(each.records for each in replaced),
+            fragments=sum(len(each.group.fragments) for each in replaced),
+            rewritten=len(replaced),
+            bytes_before=sum(f.num_bytes for each in replaced for f in each.group.fragments),
+            bytes_after=sum(each.entry.num_bytes for each in replaced),
+            setsum=Setsum.total(each.discarded for each in replaced),
+            removed=removed,
+        )
+
+    async def _carry_out(self, plan: Garbage) -> Removed:
+        try:
+            return await self._collector.run(plan)
+        except (Conflict, NotFound):
+            manifest, _ = await load_manifest(self._store)
+            if manifest.compacted != plan.plan_id:
+                raise
+            return Removed()  # another has found the plan, and carried it out
+
+    # Reading and rewriting
+
+    async def _candidates(self, manifest: Manifest) -> list[Candidate]:
+        newest = manifest.fragments[-1].path if manifest.fragments else None
+        window = Window(manifest.first_offset, self._up_to)
+        found: list[Candidate] = []
+        async for fragment in self._tree.walk(manifest, window):
+            if fragment.limit.offset > self._up_to or fragment.path == newest:
+                break
+            found.append(Candidate(fragment, await self._live_in(fragment)))
+        return found
+
+    async def _live_in(self, fragment: Fragment) -> int:
+        span = range(fragment.start.offset, fragment.limit.offset)
+        live = self._live.count_in(span)
+        if not fragment.is_sparse or not live:
+            return live
+        # Only its rows can tell which of the live ones it still has.
+        rows = survivors_of(await self._read(fragment), fragment)
+        return len(rows.divide(self._live)[0])
+
+    async def _read(self, fragment: Fragment) -> bytes:
+        return (await self._tree.store_of(fragment).get(fragment.path)).data
+
+    async def _rewrite(self, groups: Sequence[Group], stage: Stage) -> list[_Replaced]:
+        room = asyncio.Semaphore(self._options.groups_max)
+        done, whole = 0, sum(len(each.fragments) for each in groups)
+
+        async def one(each: Group) -> _Replaced:
+            nonlocal done
+            async with room:
+                found = await self._rewritten(each, stage)
+            done += len(each.fragments)
+            if self._on_progress is not None:
+                self._on_progress(done, whole)
+            return found
+
+        tasks = [asyncio.ensure_future(one(each)) for each in groups]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _rewritten(self, each: Group, stage: Stage) -> _Replaced:
+        """Read neighbours, hash what goes, and store what lives, unless its object stays."""
+        kept, discarded, records = [], [], 0
+        for fragment in each.fragments:
+            if fragment is each.keeper:
+                continue
+            data = await self._read(fragment)
+            live, dead = await self._runtime.compute(
+                partial(lambda d, f: survivors_of(d, f).divide(self._live), data, fragment)
+            )
+            balance = live.setsum + dead.setsum
+            if balance != fragment.setsum:
+                raise Corrupt(f"{fragment.path} does not add up to its setsum", path=fragment.path)
+            kept.append(live)
+            discarded.append(dead.setsum)
+            records += len(dead)
+        entry = each.entry
+        if each.keeper is None:
+            rows = joined(kept)
+            encoded = await self._runtime.compute(lambda: rows.encode(self._options.compression))
+            first, last = entry.first_seq_no, entry.seq_no
+            assert isinstance(first, int), "others are not compacted"
+            assert isinstance(last, int), "others are not compacted"
+            path = await put_once(
+                self._store,
+                lambda: stage.names.compacted(first, last),
+                encoded.data,
+                self._patience(),
+            )
+            entry = msgspec.structs.replace(
+                entry,
+                path=path,
+                num_bytes=len(encoded.data),
+                setsum=encoded.setsum,
+                rows=len(rows),
+                base=None,
+            )
+        return _Replaced(each, entry, Setsum.total(discarded), records)
+
+    # Planning
+
+    async def _plan(self, replaced: Sequence[_Replaced], stage: Stage) -> Garbage:
+        """The plan that puts these into the tree as it is now; its new nodes are stored."""
+        manifest, _ = await load_manifest(self._store)
+        nodes: dict[str, Snapshot] = {}
+        while True:
+            made: list[Snapshot] = []
+            try:
+                after = self._replant(manifest, replaced, nodes, stage, made)
+            except Unloaded as unloaded:
+                nodes[unloaded.pointer.path] = await self._tree.snapshot(unloaded.pointer)
+                continue
+            for node in _reached(after, made):
+                named = partial(str, node.path)
+                await put_once(self._store, named, node.to_json(), self._patience())
+            await stage.check_live()
+            return self._written_down(manifest, after, replaced)
+
+    def _replant(
+        self,
+        manifest: Manifest,
+        replaced: Sequence[_Replaced],
+        nodes: dict[str, Snapshot],
+        stage: Stage,
+        made: list[Snapshot],
+    ) -> list[Entry]:
+        """The entries of the root with all replacements in place."""
+        changed = IndexSet(
+            *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
+        )
+
+        def overlaps(entry: Entry) -> bool:
+            return changed.overlaps(range(entry.start.offset, entry.limit.offset))
+
+        def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
+            path = stage.names.snapshot(Setsum.total(child.setsum for child in children))
+            made.append(make_snapshot(children, depth, path, self._writer))
+            return made[-1].pointer()
+
+        items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
+        return packed(items, nodes, make, NODE_ENTRIES_MAX)
+
+    def _written_down(
+        self, manifest: Manifest, after: Sequence[Entry], replaced: Sequence[_Replaced]
+    ) -> Garbage:
+        before = manifest.entries
+        same = 0
+        while same < min(len(before), len(after)) and before[-1 - same] is after[-1 - same]:
+            same += 1
+        taken, given = before[: len(before) - same], after[: len(after) - same]
+        kept = {entry.path for entry in given}
+        let_go = [entry for entry in taken if entry.path not in kept]
+        position = taken[0].start
+        old = [fragment for each in replaced for fragment in each.group.fragments]
+        return Garbage(
+            snapshots_to_drop=tuple(e for e in let_go if isinstance(e, SnapshotPointer)),
+            snapshots_to_make=(),
+            snapshot_for_root=None,
+            fragments_to_drop_start=0,
+            fragments_to_drop_limit=0,
+            fragments_are_uuids=False,
+            setsum_to_discard=Setsum.total(each.discarded for each in replaced),
+            first_to_keep=position,
+            format=FORMAT,
+            write_id=self._runtime.new_id(),
+            writer=self._writer,
+            plan_id=self._runtime.new_id(),
+            fragments_to_drop=tuple(e for e in let_go if isinstance(e, Fragment)),
+            root_before=tuple(entry.path for entry in taken),
+            sweep_epoch=manifest.sweep_epoch,
+            compaction=Compaction(
+                up_to=self._up_to,
+                records=sum(each.records for each in replaced),
+                fragments=len(old),
+                num_bytes=max(
+                    0,
+                    sum(f.num_bytes for f in old) - sum(each.entry.num_bytes for each in replaced),
+                ),
+            ),
+            snapshots_for_root=tuple(e for e in given if isinstance(e, SnapshotPointer)),
+            fragments_for_root=tuple(e for e in given if isinstance(e, Fragment)),
+        )
+
+    def _patience(self) -> Patience:
+        return Patience(self._runtime, self._options.timeout_s)
+
+
+def _with_replacements(items: Sequence[Loose], replaced: Sequence[_Replaced]) -> list[Loose]:
+    """Each group's entry where its fragments are. ``Conflict`` if they are not there any more."""
+    found: list[Loose] = []
+    waiting = {each.group.fragments[0].path: each for each in replaced}
+    left = list(reversed(items))
+    while left:
+        item = left.pop()
+        each = waiting.pop(item.entry.path, None)
+        if each is None:
+            found.append(item)
+            continue
+        is_opened = item.opened
+        for place, fragment in enumerate(each.group.fragments):
+            if place:
+                if not left:
+                    raise _changed()
+                item = left.pop()
+                is_opened |= item.opened
+            if item.entry != fragment:
+                raise _changed()
+        found.append(Loose(each.entry, is_opened))
+    if waiting:
+        raise _changed()
+    return found
+
+
+def _reached(entries: Sequence[Entry], made: Sequence[Snapshot]) -> list[Snapshot]:
+    """The new nodes below these entries, children first: some were taken apart again."""
+    by_path = {node.path: node for node in made}
+    found: list[Snapshot] = []
+
+    def visit(several: Sequence[Entry]) -> None:
+        for entry in several:
+            node = by_path.get(entry.path)
+            if node is not None:
+                visit(node.entries)
+                found.append(node)
+
+    visit(entries)
+    return found
+
+
+def _changed() -> Conflict:
+    return Conflict(
+        "what was to be compacted has changed meanwhile; nothing was lost",
+        path=GARBAGE_PATH,
+        hint="Compact again.",
+    )

@@ -1,0 +1,182 @@
+"""Bugs on purpose in compaction, each in one named way, from outside.
+
+The checks are only worth something if they notice these. Nothing here is shipped. Each docstring
+says which promise of the store, or of a reader, it breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+
+from stratalog.indexset import IndexSet
+from stratalog.objectlog import collector as collector_module
+from stratalog.objectlog import reader as reader_module
+from stratalog.objectlog.collector import Collector
+from stratalog.objectlog.compacting import _Compactor
+from stratalog.objectlog.fragment import Fragment, compacted_path
+from stratalog.objectlog.garbage import Garbage, PlanState
+from stratalog.objectlog.grouping import Candidate
+from stratalog.objectlog.manifest import Manifest
+from stratalog.objectlog.names import UploadNames
+from stratalog.objectlog.pin import Pin
+from stratalog.objectlog.removal import OnProgress, Removed
+from stratalog.objectlog.snapshot import snapshot_path
+from stratalog.objectlog.survivors import Survivors
+from stratalog.objectlog.tree import Window, cut
+from stratalog.setsum import EMPTY, Setsum
+
+_divide = Survivors.divide
+_compacted_names = UploadNames.compacted
+
+
+async def _content(*_: object) -> None:
+    """A verifier that finds nothing."""
+
+
+def _without_the_last(rows: Survivors) -> Survivors:
+    mask = np.arange(len(rows)) < len(rows) - 1
+    return rows._where(mask)
+
+
+@contextmanager
+def drop_a_live_record() -> Iterator[None]:
+    """One record that lives goes with those that do not: ``records``."""
+
+    def careless(self: Survivors, live: IndexSet) -> tuple[Survivors, Survivors]:
+        kept, _ = _divide(self, live)
+        if len(kept) < 2:
+            return _divide(self, live)
+        fewer = live - IndexSet.of([kept.rows.column(0)[-1].as_py()])
+        return _divide(self, fewer)
+
+    with patch.object(Survivors, "divide", careless):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Subtracted(Survivors):
+    """Rows whose sum is what was there without what stays."""
+
+    difference: Setsum = EMPTY
+
+    @property
+    def setsum(self) -> Setsum:
+        return self.difference
+
+
+@contextmanager
+def balance_by_subtraction() -> Iterator[None]:
+    """A record is lost on the way, and the sums balance all the same: ``records``."""
+
+    def losing(self: Survivors, live: IndexSet) -> tuple[Survivors, Survivors]:
+        kept, dead = _divide(self, live)
+        fewer = _without_the_last(kept) if len(kept) > 1 else kept
+        difference = self.setsum - fewer.setsum
+        hidden = Subtracted(dead.rows, dead.item_offsets, dead.item_times_us, difference)
+        return fewer, hidden
+
+    with patch.object(Survivors, "divide", losing):
+        yield
+
+
+@contextmanager
+def replace_what_a_pin_holds() -> Iterator[None]:
+    """What was replaced is deleted although a pin leads to it: ``pinned``."""
+    delete = Collector._delete_compacted
+
+    async def nobody() -> tuple[list[Pin], list[Pin]]:
+        return [], []
+
+    async def ruthless(
+        self: Collector, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnProgress
+    ) -> Removed:
+        with patch.object(self._pins, "sort_out", nobody):
+            return await delete(self, plan, manifest, etag, on_progress)
+
+    with patch.object(Collector, "_delete_compacted", ruthless):
+        yield
+
+
+@contextmanager
+def commit_on_a_stale_tree() -> Iterator[None]:
+    """A plan is applied to a root that it was not made for: ``records``, or ``balance``."""
+    judged = Garbage.state
+
+    def hopeful(self: Garbage, manifest: Manifest) -> PlanState:
+        found = judged(self, manifest)
+        is_late = self.compaction is not None and found is PlanState.DEAD
+        return PlanState.LIVE if is_late else found
+
+    with (
+        patch.object(Garbage, "state", hopeful),
+        patch.object(collector_module, "check_compaction", _content),
+    ):
+        yield
+
+
+@contextmanager
+def compact_the_newest_fragment() -> Iterator[None]:
+    """The fragment by which writers know what became of theirs is rewritten: ``newest``."""
+    candidates = _Compactor._candidates
+
+    async def greedy(self: _Compactor, manifest: Manifest) -> list[Candidate]:
+        found = await candidates(self, manifest)
+        newest = manifest.fragments[-1]
+        before = found[-1].fragment.limit.offset if found else manifest.first_offset
+        if newest.limit.offset <= self._up_to and before == newest.start.offset:
+            found.append(Candidate(newest, await self._live_in(newest)))
+        return found
+
+    with (
+        patch.object(_Compactor, "_candidates", greedy),
+        patch.object(collector_module, "check_compaction", _content),
+    ):
+        yield
+
+
+@contextmanager
+def merge_equal_sums_under_one_name() -> Iterator[None]:
+    """Nodes are named by their sum alone, so that one comes back after it was deleted."""
+    snapshot = UploadNames.snapshot
+
+    def by_sum(self: UploadNames, setsum: Setsum) -> str:
+        snapshot(self, setsum)
+        return snapshot_path(setsum, "0" * 12, 1)
+
+    def by_range(self: UploadNames, first: int, last: int) -> str:
+        _compacted_names(self, first, last)
+        return compacted_path(first, last, "0" * 12, 1)
+
+    with (
+        patch.object(UploadNames, "snapshot", by_sum),
+        patch.object(UploadNames, "compacted", by_range),
+    ):
+        yield
+
+
+@contextmanager
+def read_on_from_the_old_place() -> Iterator[None]:
+    """What takes the place of a fragment is read from its beginning: twice, to a reader."""
+
+    def whole(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
+        return batch if fragment.is_sparse else cut(batch, fragment, window)
+
+    with patch.object(reader_module, "cut", whole):
+        yield
+
+
+PLANTED = (
+    drop_a_live_record,
+    balance_by_subtraction,
+    replace_what_a_pin_holds,
+    commit_on_a_stale_tree,
+    compact_the_newest_fragment,
+    merge_equal_sums_under_one_name,
+    read_on_from_the_old_place,
+)
