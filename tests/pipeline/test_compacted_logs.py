@@ -1,0 +1,104 @@
+"""Logs that were compacted, on Spark: live records at their offsets, however they are read."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import stratalog as sl
+from pipeline.herds import fill as fill_herd
+from pipeline.herds import store_of
+from pipeline.spark_logs import fill, rows_in, rows_of, stage
+from stratalog.pipeline import read_log
+from stratalog.pipeline.herd_scrub import scrub_herd
+from stratalog.pipeline.reading import Via
+from stratalog.testing import Row
+
+STRICT = sl.CompactOptions(interval_s=0.0, live_share_min=1.0)
+LIVE = sl.IndexSet.of([3, 17, 18, 44, 71, 105, 118])
+UP_TO = 121
+
+
+async def mixed(url: str) -> list[Row]:
+    """Fragments of a writer and of a sink."""
+    await fill(url)
+    await stage(url, [b"s%d" % each for each in range(10)], [b"t%d" % each for each in range(10)])
+    return await fill(url, fragments=2)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "log").as_uri()
+
+
+@pytest.fixture
+def left(url: str) -> list[Row]:
+    """What is left of such a log."""
+
+    async def main() -> list[Row]:
+        rows = await mixed(url)
+        await sl.compact(url, LIVE, up_to=UP_TO, options=STRICT)
+        expected = [row for row in rows if row[0] in LIVE or row[0] >= UP_TO]
+        assert await rows_in(url) == expected
+        return expected
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("via", ["native", "arrow"])
+class TestBatch:
+    def test_every_live_record_is_read(
+        self, spark: SparkSession, url: str, left: list[Row], via: Via
+    ) -> None:
+        assert rows_of(read_log(spark, url, via=via)) == left
+
+    def test_offsets_and_times_are_found(
+        self, spark: SparkSession, url: str, left: list[Row], via: Via
+    ) -> None:
+        between = read_log(spark, url, via=via).where("offset >= 17 and offset < 106")
+        assert rows_of(between) == [row for row in left if 17 <= row[0] < 106]
+        low, high = left[1][1], left[5][1]
+        some = read_log(spark, url, via=via, from_time=low, to_time=high)
+        assert rows_of(some) == [row for row in left if low <= row[1] < high]
+
+
+def test_a_plan_shows_what_it_showed_while_the_log_is_compacted(
+    spark: SparkSession, url: str
+) -> None:
+    before = asyncio.run(mixed(url))
+    frame = spark.read.format("stratalog").load(url)
+    assert frame.count() == len(before)
+    asyncio.run(sl.compact(url, LIVE, up_to=UP_TO, options=STRICT))
+    assert rows_of(frame) == before
+    again = rows_of(spark.read.format("stratalog").load(url))
+    assert again == [row for row in before if row[0] in LIVE or row[0] >= UP_TO]
+
+
+def test_a_stream_passes_over_what_was_compacted(
+    spark: SparkSession, url: str, left: list[Row], tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("stratalog").option("maxRecordsPerTrigger", 30).load(url)
+    query = (
+        stream.writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == left
+
+
+def test_a_scrub_of_the_herd_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+    root = str(tmp_path / "herd")
+    fill_herd(root, {"one": 60, "two": 30}, fragments=6)
+    place = store_of(root, "one")
+    done = asyncio.run(sl.compact(place, sl.IndexSet.of([7, 33]), up_to=51, options=STRICT))
+    assert done.records == 48
+    report = scrub_herd(spark, root)
+    assert report.clean, report
+    assert report.records == 42
