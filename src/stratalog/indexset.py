@@ -75,6 +75,8 @@ class IndexSet:
     @classmethod
     def of(cls, indexes: Iterable[int] | npt.ArrayLike) -> IndexSet:
         """From an iterable, a NumPy array or an Arrow array, in any order, with repetitions."""
+        if isinstance(indexes, IndexSet):
+            return indexes
         members = _as_indexes(indexes)
         if not len(members):
             return cls._of_bounds(np.empty(0, dtype=np.int64))
@@ -282,12 +284,12 @@ class IndexSet:
 
 def _as_indexes(indexes: Any) -> Indexes:
     """Whatever holds whole numbers, as an array of them."""
-    if hasattr(indexes, "to_numpy"):  # of Arrow, in one chunk or in several
+    if hasattr(indexes, "null_count"):  # of Arrow, in one chunk or in several
         if indexes.null_count:
             raise Invalid("an index is missing (null)", hint="Leave such rows out.")
         plain = hasattr(indexes, "chunks")
         indexes = indexes.to_numpy() if plain else indexes.to_numpy(zero_copy_only=False)
-    elif not isinstance(indexes, np.ndarray):
+    elif not hasattr(indexes, "__array__"):
         indexes = list(indexes)
     try:
         array = np.asarray(indexes)

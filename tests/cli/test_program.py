@@ -276,7 +276,7 @@ def test_help_teaches() -> None:
     for each in EXITS:
         assert each.meaning in top
     commands = ["init", "append", "read", "follow", "info", "doctor"]
-    commands += ["collect", "sweep", "scrub", "destroy", "verify", "cost", "soak"]
+    commands += ["collect", "compact", "sweep", "scrub", "destroy", "verify", "cost", "soak"]
     commands += [f"cursor {name}" for name in ("list", "create", "move", "delete")]
     for command in commands:
         text = call(*command.split(), "--help").stdout

@@ -198,6 +198,12 @@ async def collect(bucket: Bucket, _: MemoryStore) -> None:
     assert (await sl.collect(bucket, options=AT_ONCE)).first_offset == 7
 
 
+async def compact_some(bucket: Bucket, _: MemoryStore) -> None:
+    options = sl.CompactOptions(interval_s=0.0)
+    done = await sl.compact(bucket, sl.IndexSet(), up_to=7, options=options)
+    assert done.removed.fragments
+
+
 async def preview(bucket: Bucket, store: MemoryStore) -> None:
     await sl.Collector(store).compute()
     collector = sl.Collector(bucket)
@@ -269,6 +275,7 @@ ROLES: dict[str, Role] = {
     "the driver of a Spark sink": link_rows,
     "seal`, `migrate": seal,
     "collect": collect,
+    "compact": compact_some,
     "collect --dry-run": preview,
     "sweep": sweep_all,
     "sweep --dry-run": sweep_nothing,

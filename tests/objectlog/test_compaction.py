@@ -21,9 +21,12 @@ from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
 from objectlog.wrapped_stores import Puts
 from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
-from stratalog.objectlog import compacting
+from stratalog.objectlog import compacting, verification
+from stratalog.objectlog.copy_note import CopyNote
+from stratalog.objectlog.copy_source import CopySource
 from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
+from stratalog.objectlog.rollup import Rollup, apply_rollup, make_snapshot
 from stratalog.objectlog.sinking import link_staged
 from stratalog.objectlog.staging import Staging
 from stratalog.setsum import EMPTY, Setsum
@@ -168,7 +171,7 @@ class TestWhatGoes:
     def test_the_newest_fragment_and_all_from_up_to_on_stay(self) -> None:
         async def main() -> None:
             store = await written(MemoryStore(), 3)
-            for up_to, left in [(5, 30), (11, 20), (15, 20), (99, 10)]:
+            for up_to, left in [(5, 30), (11, 20), (15, 20), (31, 10)]:
                 await sl.compact(store, IndexSet(), up_to=up_to, options=STRICT)
                 assert len(await check_whole_log(store, compacted=True)) == left
             async with sl.LogWriter.open(store) as log:
@@ -375,6 +378,122 @@ class TestOthers:
         run(main())
 
 
+class TestWhatOthersHavePrepared:
+    """Plans that were made before a compaction and meet its result."""
+
+    async def absorbed(self, store: sl.Store) -> None:
+        """The third fragment stands for the fourth as well; its path is what it was."""
+        await sl.compact(store, IndexSet(range(1, 31)), up_to=41, options=AT_ONCE)
+        manifest, _ = await load_manifest(store)
+        assert [each.span for each in manifest.fragments[:3]] == [10, 10, 20]
+
+    def test_a_roll_up_that_ends_where_an_entry_grew_is_dropped(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 6)
+            manifest, _ = await load_manifest(store)
+            moved = manifest.fragments[:3]
+            node = make_snapshot(moved, 1, "snapshot/SNAPSHOT.x", "writer")
+            paths = tuple(each.path for each in moved)
+            rollup = Rollup(node.pointer(), paths, manifest.sweep_epoch)
+            assert apply_rollup(manifest, rollup) is not None
+            await self.absorbed(store)
+            manifest, _ = await load_manifest(store)
+            assert tuple(each.path for each in manifest.fragments[:3]) == paths
+            assert apply_rollup(manifest, rollup) is None
+
+        run(main())
+
+    def test_a_plan_that_ends_where_an_entry_grew_is_dead(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 6)
+            plans: list[sl.Garbage] = []
+
+            async def keep(_: sl.Collector, plan: sl.Garbage) -> sl.Removed:
+                plans.append(plan)
+                raise Conflict("killed")
+
+            once = sl.CompactOptions(interval_s=0.0, attempts_max=1)
+            live = IndexSet.of([1, 11, 21])
+            with patch.object(sl.Collector, "run", keep), pytest.raises(Conflict):
+                await sl.compact(store, live, up_to=31, options=once)
+            await self.absorbed(store)
+            with pytest.raises(Conflict, match="has changed"):
+                await sl.Collector(store, options=COLLECT_AT_ONCE).run(plans[0])
+            await sl.compact(store, live, up_to=41, options=STRICT)
+            assert [row[0] for row in await rows_of(store)] == [1, 11, 21, *range(41, 61)]
+            assert (await sl.scrub(store, options=IN_PROCESS)).clean
+
+        run(main())
+
+    def test_a_copy_whose_source_is_compacted_says_so(self) -> None:
+        async def main() -> None:
+            top = f"memory://{uuid.uuid4().hex}"
+            source = await written(f"{top}/source", 6)
+
+            async def compacted_first(self: CopySource, note: CopyNote, at: int) -> object:
+                await sl.compact(source, IndexSet.of([3]), up_to=51, options=STRICT)
+                return await hold(self, note, at)
+
+            hold = CopySource.hold
+            late = patch.object(CopySource, "hold", compacted_first)
+            with late, pytest.raises(Conflict, match="was compacted while it was copied"):
+                await sl.copy_log(f"{top}/source", f"{top}/copy")
+
+        run(main())
+
+    def test_verify_beside_a_compaction_alarms_nobody(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 6)
+            load = verification._readable_manifest
+            calls = 0
+
+            async def then_compacted(at: sl.Store) -> sl.Manifest | None:
+                nonlocal calls
+                calls += 1
+                found = await load(at)
+                if calls == 1:
+                    await sl.compact(store, IndexSet.of([3]), up_to=51, options=STRICT)
+                return found
+
+            with patch.object(verification, "_readable_manifest", then_compacted):
+                report = await sl.verify(store)
+            assert report.proven, report.checks
+            assert report.hashed is None
+            assert (await sl.verify(store)).hashed is not None
+
+        run(main())
+
+    def test_following_a_log_that_ends_with_absent_records_waits(self) -> None:
+        async def main() -> None:
+            top = f"memory://{uuid.uuid4().hex}"
+            source = await written(f"{top}/source", 3)
+            await sl.compact(source, IndexSet.of([3]), up_to=21, options=STRICT)
+            await sl.fork(f"{top}/source", f"{top}/fork", at=15)
+            options = sl.ReaderOptions(poll_s_min=0.01, poll_s_max=0.01)
+            async with sl.LogReader.open(f"{top}/fork", options=options) as reader:
+                seen = []
+                async for batch in reader.follow(1, idle_timeout_s=0.1):
+                    seen += batch.column(0).to_pylist()
+            assert seen == [3]
+
+        run(main())
+
+    def test_survivors_that_are_larger_than_their_share_are_divided(self) -> None:
+        async def main() -> None:
+            store = sl.open_store(MemoryStore())
+            async with sl.LogWriter.open(store, create=True) as log:
+                for _ in range(6):
+                    await log.append_many([b""] * 50 + [b"x" * 1000])
+            before = await rows_of(store)
+            live = IndexSet.of(range(51, 307, 51))
+            options = sl.CompactOptions(interval_s=0.0, fragment_bytes=2500)
+            done = await sl.compact(store, live, up_to=256, options=options)
+            assert (done.fragments, done.rewritten) == (5, 3)
+            await check_compacted(store, before, live, 256)
+
+        run(main())
+
+
 class TestCrashes:
     """Before and after every operation; then the next run completes."""
 
@@ -456,7 +575,7 @@ class TestDamage:
 
         run(main())
 
-    @pytest.mark.parametrize("field", ["setsum_to_discard", "fragments_for_root", "root_before"])
+    @pytest.mark.parametrize("field", ["setsum_to_discard", "fragments_for_root"])
     def test_a_plan_that_does_not_balance_is_refused(self, field: str) -> None:
         async def main() -> None:
             store = await written(MemoryStore(), 5)
@@ -479,7 +598,6 @@ class TestDamage:
                 "fragments_for_root": tuple(
                     msgspec.structs.replace(each, rows=99) for each in plan.fragments_for_root
                 ),
-                "root_before": plan.root_before[:-1],
             }
             before = await load_manifest(store)
             tampered = msgspec.structs.replace(plan, **{field: changes[field]})
@@ -522,6 +640,8 @@ class TestWrongCalls:
                     await sl.compact(store, IndexSet(), up_to=up_to)  # type: ignore[arg-type]
             with pytest.raises(NotFound):
                 await sl.compact(MemoryStore(), IndexSet(), up_to=5)
+            with pytest.raises(Invalid, match="beyond the tail"):
+                await sl.compact(store, IndexSet(), up_to=22)
             assert len(await check_whole_log(store)) == 20
 
         run(main())

@@ -34,7 +34,7 @@ CURSOR_STEPS = 4
 COLLECTIONS = 4
 COMPACTIONS = 8
 SWEEPS = 2
-DEATHS = (0.2, 0.6, 0.95)
+DEATHS = (0.0, 0.2, 0.6, 0.95)
 WEAK_MOMENTS = {
     **keeping.WEAK_MOMENTS,
     "compactor": ("put manifest", "put manifest", "put gc", "put stage", "put log", "delete"),
@@ -71,6 +71,9 @@ class Compacting(Keeping):
         """Some more records die; gives what lives below some offset, and that offset."""
         records = self.store.records
         up_to = self.random.randint(records.first_offset, records.tail)
+        low, high = sorted(self.random.randint(records.first_offset, up_to) for _ in range(2))
+        if self.random.random() < 0.5:
+            records.dead.update(range(low, high))  # neighbours, so that whole fragments die
         for offset in range(records.first_offset, up_to):
             if self.random.random() < self.share / 2:
                 records.dead.add(offset)

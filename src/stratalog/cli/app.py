@@ -9,6 +9,7 @@ import typer
 from stratalog._version import __version__
 from stratalog.cli.append import append
 from stratalog.cli.collect import collect
+from stratalog.cli.compact import compact
 from stratalog.cli.cost import cost
 from stratalog.cli.cursors import cursors
 from stratalog.cli.destroy import destroy
@@ -75,6 +76,7 @@ for command in (
     fork,
     copy,
     collect,
+    compact,
     sweep,
     scrub,
     doctor,

@@ -452,7 +452,7 @@ def _spark(
 
     That there is such a herd, with these logs, is looked at before: Spark takes its time to start.
     """
-    settings = dict(map(_setting, conf or ()))
+    settings = settings_of(conf)
     with logged(verbose):
         from stratalog.pipeline.herd_logs import check_herd, find_logs, open_root, place_of
         from stratalog.pipeline.session import session
@@ -462,6 +462,11 @@ def _spark(
         loop_thread().run(lambda: find_logs(store, names=logs) if logs else check_herd(store))
         with session(master=master, remote=remote, conf=settings) as spark:
             yield spark
+
+
+def settings_of(conf: Sequence[str] | None) -> dict[str, str]:
+    """The settings of Spark that were given as KEY=VALUE."""
+    return dict(map(_setting, conf or ()))
 
 
 def _setting(text: str) -> tuple[str, str]:

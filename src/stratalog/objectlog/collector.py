@@ -291,8 +291,8 @@ class Collector:
         _check_cut_off(cut_off)
         removed = await self.clear_pins(on_progress)
         for attempts_left in reversed(range(self._options.attempts_max)):
-            removed += await self._finish(on_progress)
             try:
+                removed += await self._finish(on_progress)
                 plan = await self.compute(cut_off)
                 if plan is None:
                     break

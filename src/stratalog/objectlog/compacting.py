@@ -16,14 +16,14 @@ protocol.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
-from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
+from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.collector import Collector
@@ -39,7 +39,7 @@ from stratalog.objectlog.removal import Removed
 from stratalog.objectlog.rollup import make_snapshot
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
 from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.survivors import joined, survivors_of
+from stratalog.objectlog.survivors import Survivors, joined, survivors_of
 from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.objectlog.trimming import Unloaded
 from stratalog.objectlog.writer import LogWriter
@@ -49,9 +49,12 @@ from stratalog.store import StoreLike, open_store
 from stratalog.store.cas import Patience, put_once
 from stratalog.store.patient import PatientStore
 
+log = logging.getLogger(__name__)
+
 DEFAULT_OPTIONS = CompactOptions()
 NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
 SNAPSHOT_CACHE_BYTES = 8 * MIB
+NODES_AT_ONCE = 64
 
 OnProgress = Callable[[int, int], None]
 """Called with how many fragments were examined and rewritten, and how many there are."""
@@ -87,6 +90,20 @@ class _Replaced:
     records: int
 
 
+@dataclass(slots=True)
+class _Portion:
+    """What goes into one fragment."""
+
+    fragments: list[Fragment] = field(default_factory=list)
+    kept: list[Survivors] = field(default_factory=list)
+    discarded: Setsum = EMPTY
+    records: int = 0
+
+    def is_full(self, more: Survivors, fragment_bytes: int) -> bool:
+        size = sum(each.rows.nbytes for each in self.kept)
+        return bool(size and len(more)) and size + more.rows.nbytes > fragment_bytes
+
+
 async def compact(
     url: StoreLike,
     live: IndexSet,
@@ -100,9 +117,9 @@ async def compact(
 ) -> Compacted:
     """Drop what is not ``live`` among the records before offset ``up_to``.
 
-    Offsets stay what they are. Records in fragments that are mostly alive stay until more of their
-    neighbours die (``live_share_min``); the newest fragment stays as it is. ``Conflict`` if the log
-    is collected or compacted by others again and again.
+    ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
+    alive stay until more of their neighbours die (``live_share_min``); the newest fragment stays as
+    it is. ``Conflict`` if the log is collected or compacted by others again and again.
     """
     check_offset(up_to)
     if not isinstance(live, IndexSet):
@@ -137,25 +154,39 @@ class _Compactor:
         )
 
     async def run(self) -> Compacted:
-        for attempts_left in reversed(range(self._options.attempts_max)):
-            removed = await self._collector.finish()
-            stage = await Stage.register(
-                self._url, owner=self._writer, note="a compaction", runtime=self._runtime
+        manifest, _ = await load_manifest(self._store)
+        if self._up_to > manifest.tail.offset:
+            raise Invalid(
+                f"offset {self._up_to} is beyond the tail: nobody has judged what will be there",
+                hint="up_to is at most the tail that the owner of the state has read up to.",
+                expected=manifest.tail.offset,
+                actual=self._up_to,
             )
+        for attempts_left in reversed(range(self._options.attempts_max)):
             try:
-                return await self._compact(stage, removed)
-            except (Conflict, NotFound) as error:
-                if isinstance(error, NotFound) and await self._is_unchanged(stage.manifest):
-                    raise missing(error.path) from None
+                return await self._attempt()
+            except Conflict:
                 if attempts_left == 0:
                     raise
-            finally:
-                with contextlib.suppress(Conflict, NotFound):
-                    await stage.release()
         raise AssertionError("the last attempt returns or raises")
 
-    async def _is_unchanged(self, manifest: Manifest) -> bool:
-        return (await load_manifest(self._store))[0].write_id == manifest.write_id
+    async def _attempt(self) -> Compacted:
+        removed = await self._collector.finish()
+        stage = await Stage.register(
+            self._url, owner=self._writer, note="a compaction", runtime=self._runtime
+        )
+        try:
+            return await self._compact(stage, removed)
+        except NotFound as gone:
+            current, _ = await load_manifest(self._store)
+            if current.write_id == stage.manifest.write_id:
+                raise missing(gone.path) from None
+            raise _changed() from None
+        finally:
+            try:
+                await stage.release()
+            except StratalogError as error:
+                log.info("the stage of a compaction was not released: %s", error)
 
     async def _compact(self, stage: Stage, removed: Removed) -> Compacted:
         found = group(
@@ -166,8 +197,7 @@ class _Compactor:
         if not found:
             return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
         replaced = await self._rewrite(found, stage)
-        plan = await self._plan(replaced, stage)
-        removed += await self._carry_out(plan)
+        removed += await self._link(replaced, stage)
         return Compacted(
             up_to=self._up_to,
             records=sum(each.records for each in replaced),
@@ -178,6 +208,21 @@ class _Compactor:
             setsum=Setsum.total(each.discarded for each in replaced),
             removed=removed,
         )
+
+    async def _link(self, replaced: Sequence[_Replaced], stage: Stage) -> Removed:
+        """Put what was rewritten into the tree; again if the tree changed, but not what it holds.
+
+        ``Conflict`` if the fragments that were to be replaced are not there any more.
+        """
+        for attempts_left in reversed(range(self._options.attempts_max)):
+            plan = await self._plan(replaced, stage)
+            try:
+                return await self._carry_out(plan)
+            except Conflict:
+                if attempts_left == 0:
+                    raise
+                await self._collector.finish()
+        raise AssertionError("the last attempt returns or raises")
 
     async def _carry_out(self, plan: Garbage) -> Removed:
         try:
@@ -216,7 +261,7 @@ class _Compactor:
         room = asyncio.Semaphore(self._options.groups_max)
         done, whole = 0, sum(len(each.fragments) for each in groups)
 
-        async def one(each: Group) -> _Replaced:
+        async def one(each: Group) -> list[_Replaced]:
             nonlocal done
             async with room:
                 found = await self._rewritten(each, stage)
@@ -227,31 +272,47 @@ class _Compactor:
 
         tasks = [asyncio.ensure_future(one(each)) for each in groups]
         try:
-            return list(await asyncio.gather(*tasks))
+            return [each for found in await asyncio.gather(*tasks) for each in found]
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _rewritten(self, each: Group, stage: Stage) -> _Replaced:
-        """Read neighbours, hash what goes, and store what lives, unless its object stays."""
-        kept, discarded, records = [], [], 0
-        for fragment in each.fragments:
-            if fragment is each.keeper:
+    async def _rewritten(self, whole: Group, stage: Stage) -> list[_Replaced]:
+        """Read neighbours, hash what goes, and store what lives, unless its object stays.
+
+        How much lives was estimated by the number of records. Where that was too little, there will
+        be several fragments.
+        """
+        found: list[_Replaced] = []
+        portion = _Portion()
+        for fragment in whole.fragments:
+            if fragment is whole.keeper:
+                portion.fragments.append(fragment)
                 continue
             data = await self._read(fragment)
-            live, dead = await self._runtime.compute(
-                partial(lambda d, f: survivors_of(d, f).divide(self._live), data, fragment)
-            )
-            balance = live.setsum + dead.setsum
-            if balance != fragment.setsum:
-                raise Corrupt(f"{fragment.path} does not add up to its setsum", path=fragment.path)
-            kept.append(live)
-            discarded.append(dead.setsum)
-            records += len(dead)
-        entry = each.entry
-        if each.keeper is None:
-            rows = joined(kept)
+            live, dead = await self._runtime.compute(partial(self._divided, data, fragment))
+            if whole.keeper is None and portion.is_full(live, self._options.fragment_bytes):
+                found.append(await self._stored(portion, None, stage))
+                portion = _Portion()
+            portion.fragments.append(fragment)
+            portion.kept.append(live)
+            portion.discarded += dead.setsum
+            portion.records += len(dead)
+        return [*found, await self._stored(portion, whole.keeper, stage)]
+
+    def _divided(self, data: bytes, fragment: Fragment) -> tuple[Survivors, Survivors]:
+        """What lives in a fragment and what does not, which together are what was promised."""
+        live, dead = survivors_of(data, fragment).divide(self._live)
+        if live.setsum + dead.setsum != fragment.setsum:
+            raise Corrupt(f"{fragment.path} does not add up to its setsum", path=fragment.path)
+        return live, dead
+
+    async def _stored(self, portion: _Portion, keeper: Fragment | None, stage: Stage) -> _Replaced:
+        together = Group(tuple(portion.fragments), keeper)
+        entry = together.entry
+        if keeper is None:
+            rows = joined(portion.kept)
             encoded = await self._runtime.compute(lambda: rows.encode(self._options.compression))
             first, last = entry.first_seq_no, entry.seq_no
             assert isinstance(first, int), "others are not compacted"
@@ -270,14 +331,14 @@ class _Compactor:
                 rows=len(rows),
                 base=None,
             )
-        return _Replaced(each, entry, Setsum.total(discarded), records)
+        return _Replaced(together, entry, portion.discarded, portion.records)
 
     # Planning
 
     async def _plan(self, replaced: Sequence[_Replaced], stage: Stage) -> Garbage:
         """The plan that puts these into the tree as it is now; its new nodes are stored."""
         manifest, _ = await load_manifest(self._store)
-        nodes: dict[str, Snapshot] = {}
+        nodes = await self._nodes_above(manifest, replaced)
         while True:
             made: list[Snapshot] = []
             try:
@@ -291,6 +352,23 @@ class _Compactor:
             await stage.check_live()
             return self._written_down(manifest, after, replaced)
 
+    async def _nodes_above(
+        self, manifest: Manifest, replaced: Sequence[_Replaced]
+    ) -> dict[str, Snapshot]:
+        """The nodes that lead to what is replaced, level by level, some at a time."""
+        overlaps = _overlapping(replaced)
+        nodes: dict[str, Snapshot] = {}
+        level: Sequence[Entry] = manifest.entries
+        while level:
+            pointers = [e for e in level if isinstance(e, SnapshotPointer) and overlaps(e)]
+            level = []
+            for start in range(0, len(pointers), NODES_AT_ONCE):
+                some = pointers[start : start + NODES_AT_ONCE]
+                found = await asyncio.gather(*map(self._tree.snapshot, some))
+                nodes.update(zip((each.path for each in some), found, strict=True))
+                level += [entry for node in found for entry in node.entries]
+        return nodes
+
     def _replant(
         self,
         manifest: Manifest,
@@ -300,12 +378,7 @@ class _Compactor:
         made: list[Snapshot],
     ) -> list[Entry]:
         """The entries of the root with all replacements in place."""
-        changed = IndexSet(
-            *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
-        )
-
-        def overlaps(entry: Entry) -> bool:
-            return changed.overlaps(range(entry.start.offset, entry.limit.offset))
+        overlaps = _overlapping(replaced)
 
         def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
             path = stage.names.snapshot(Setsum.total(child.setsum for child in children))
@@ -358,6 +431,18 @@ class _Compactor:
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, self._options.timeout_s)
+
+
+def _overlapping(replaced: Sequence[_Replaced]) -> Callable[[Entry], bool]:
+    """Whether anything below an entry is replaced."""
+    changed = IndexSet(
+        *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
+    )
+
+    def overlaps(entry: Entry) -> bool:
+        return changed.overlaps(range(entry.start.offset, entry.limit.offset))
+
+    return overlaps
 
 
 def _with_replacements(items: Sequence[Loose], replaced: Sequence[_Replaced]) -> list[Loose]:

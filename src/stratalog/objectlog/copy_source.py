@@ -156,6 +156,10 @@ class CopySource:
             # Its maker died before it counted.
             await self._pin.release()
 
+    async def was_compacted(self) -> bool:
+        """Whether records may have gone from the middle of it."""
+        return (await load_manifest(self._store))[0].compacted is not None
+
     # Holding
 
     async def _held(self, note: CopyNote, next_offset: int) -> Pin | None:

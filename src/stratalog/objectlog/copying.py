@@ -30,7 +30,7 @@ from itertools import islice
 
 import msgspec
 
-from stratalog.errors import Corrupt, Exists, Invalid, NotFound, Trimmed
+from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.committer import Committer, Outcome, Upload
 from stratalog.objectlog.copy_note import CopyNote, copy_note_of
 from stratalog.objectlog.copy_source import CopySource
@@ -295,6 +295,13 @@ class _Copying:
     async def _finish(self, committer: Committer, note: CopyNote) -> None:
         """Step four: the copy has the sum that the source had, or it is never done."""
         copied = committer.manifest.setsum
+        if copied != note.setsum and await self._source.was_compacted():
+            raise Conflict(
+                "the source was compacted while it was copied, so the copy is neither what it was "
+                "nor what it is",
+                path=MANIFEST_PATH,
+                hint="Destroy the copy, and copy again.",
+            )
         if copied != note.setsum:
             raise Corrupt(
                 "what was copied does not add up to what the source had",

@@ -22,6 +22,7 @@ Persisted: keep stable.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -180,10 +181,17 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         begins = tuple(entry.path for entry in manifest.entries[:taken])
         if manifest.sweep_epoch != self.sweep_epoch or begins != self.root_before:
             return PlanState.DEAD
+        if self.compaction is not None and not self._spans(manifest.entries[:taken]):
+            return PlanState.DEAD
         after = manifest.entries[taken : taken + 1]
         if self.root_after and after and depth_of(self.root_after[-1]) < depth_of(after[0]):
             return PlanState.UNFITTING
         return PlanState.LIVE
+
+    def _spans(self, entries: Sequence[Entry]) -> bool:
+        """Whether these are what it was made for: another compaction may have left the paths, and
+        let the last of them stand for more."""
+        return _ends(entries) == _ends(self.root_after)
 
     def _is_published(self, manifest: Manifest) -> bool:
         if self.compaction is not None:
@@ -203,10 +211,17 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             write_id=write_id,
         )
         if self.compaction is not None:
-            return msgspec.structs.replace(after, compacted=self.plan_id)
+            linked = sum(entry.num_bytes for entry in kept)
+            return msgspec.structs.replace(
+                after, compacted=self.plan_id, acc_bytes=max(manifest.acc_bytes, linked)
+            )
         return msgspec.structs.replace(
             after, initial_offset=self.first_to_keep, initial_seq_no=self.first_seq_no_to_keep
         )
+
+
+def _ends(entries: Sequence[Entry]) -> tuple[int, int] | None:
+    return (entries[0].start.offset, entries[-1].limit.offset) if entries else None
 
 
 def decode_garbage(data: bytes) -> Garbage:

@@ -254,11 +254,13 @@ class LogReader:
         news_s = loop.time()
         while True:
             self._check_open()
+            seen = reader.tail
             async with aclosing(reader.batches(next_offset)) as batches:
                 async for batch in batches:
                     next_offset = batch.column(0)[-1].as_py() + 1
                     yield batch
                     pause_s, news_s = self._options.poll_s_min, loop.time()
+            next_offset = max(next_offset, seen)  # what comes last may have been compacted
             if next_offset >= reader.tail:
                 await reader.refresh()
             if next_offset < reader.tail:

@@ -114,6 +114,9 @@ def apply_rollup(manifest: Manifest, rollup: Rollup) -> Manifest | None:
     high = low + len(rollup.replaced)
     if tuple(paths[low:high]) != rollup.replaced or high >= len(paths):
         return None
+    spans = (entries[low].start.offset, entries[high - 1].limit.offset)
+    if spans != (rollup.pointer.start.offset, rollup.pointer.limit.offset):
+        return None  # a compaction let one of them stand for a neighbour as well
     if low > 0 and depth_of(entries[low - 1]) < rollup.pointer.depth:
         return None  # a collection left something shallower before it
     moved = Setsum.total(entry.setsum for entry in entries[low:high])

@@ -90,7 +90,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     collected: str | None
     hashed: str | None
-    """What the rows add up to. None if the log was collected while they were read."""
+    """What the rows add up to. None if the log was collected or compacted while they were read."""
 
     described_records: int
     described_writers: int
@@ -151,7 +151,10 @@ async def verify(
         runtime=runtime,
     )
     take_over(None)
-    return _report(found, manifest, total.hashed, description)
+    hashed = total.hashed
+    if manifest is not None and await _was_compacted(store, manifest):
+        hashed = None
+    return _report(found, manifest, hashed, description)
 
 
 async def _readable_manifest(store: Store) -> Manifest | None:
@@ -160,6 +163,12 @@ async def _readable_manifest(store: Store) -> Manifest | None:
         return (await load_manifest(store))[0]
     except (Corrupt, NotFound):
         return None
+
+
+async def _was_compacted(store: Store, before: Manifest) -> bool:
+    """Whether records have gone from the middle of the log since this manifest was read."""
+    current = await _readable_manifest(store)
+    return current is not None and current.compacted != before.compacted
 
 
 @dataclass(slots=True)

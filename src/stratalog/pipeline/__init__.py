@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stratalog.pipeline.herd_collect import HerdCollect, HerdCollectOptions, collect_herd
     from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
     from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
+    from stratalog.pipeline.log_compact import compact_log, live_set
     from stratalog.pipeline.materialized import (
         Materialized,
         MaterializedLog,
@@ -58,8 +59,10 @@ __all__ = [
     "StageReport",
     "Trouble",
     "collect_herd",
+    "compact_log",
     "html_of",
     "latest_by_key",
+    "live_set",
     "open_session",
     "pinned_herd",
     "pinned_log",
@@ -93,8 +96,10 @@ _HOMES = {
     "StageReport": "run_report",
     "Trouble": "materialized",
     "collect_herd": "herd_collect",
+    "compact_log": "log_compact",
     "html_of": "report",
     "latest_by_key": "merging",
+    "live_set": "log_compact",
     "open_session": "session",
     "pinned_herd": "reading",
     "pinned_log": "reading",

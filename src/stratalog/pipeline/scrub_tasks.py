@@ -170,10 +170,14 @@ async def _walk_log(
         options = ScrubOptions(processes=0, bytes_max=WALK_BYTES_MAX, timeout_s=timeout_s)
         noting = _Noting(ref, manifest, rows)
         report = await scrub(store, options=options, examiner=noting)
+        current = await _manifest_of(store)
     except StratalogError as error:
         return Walked(ref, error=error)
     if manifest is None:
         return Walked(ref, report)
+    if current is not None and current.compacted != manifest.compacted:
+        # What was walked is not what the first manifest adds up, and each part was compared.
+        return Walked(LogRef(ref.name or manifest.name, ref.log_id), report)
     collected = manifest.collected if isinstance(manifest.collected, Setsum) else EMPTY
     ref = LogRef(ref.name or manifest.name, ref.log_id)
     return Walked(

@@ -324,9 +324,9 @@ def compact(
 ) -> Compacted:
     """Drop what is not ``live`` among the records before offset ``up_to``.
 
-    Offsets stay what they are. Records in fragments that are mostly alive stay until more of their
-    neighbours die (``live_share_min``); the newest fragment stays as it is. ``Conflict`` if the log
-    is collected or compacted by others again and again.
+    ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
+    alive stay until more of their neighbours die (``live_share_min``); the newest fragment stays as
+    it is. ``Conflict`` if the log is collected or compacted by others again and again.
     """
     return loop_thread().run(
         lambda: aio.compact(

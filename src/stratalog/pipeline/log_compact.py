@@ -1,0 +1,115 @@
+"""Compacting a log by what a query says: Spark finds what lives, and the log drops the rest.
+
+The query sees the log as it was at one moment, and everything up to there is judged; what is
+appended meanwhile is not. Each task turns the offsets that it finds into ranges, so the driver
+gets sets, not rows. Fragments are read again and rewritten by the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+
+from stratalog.errors import Invalid
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.objectlog.compacting import DEFAULT_OPTIONS, Compacted, OnProgress, compact
+from stratalog.objectlog.manifest import load_manifest
+from stratalog.objectlog.options import CompactOptions
+from stratalog.pipeline.places import absolute_url
+from stratalog.pipeline.planning import check_reachable
+from stratalog.pipeline.reading import Place, pinned_log
+from stratalog.pipeline.spark_errors import readable_spark_errors
+from stratalog.store import open_store
+from stratalog.sync.loop_thread import loop_thread
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VIEW = "log"
+WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+
+_SETS = pa.schema([pa.field("live", pa.binary(), nullable=False)])
+
+
+def compact_log(
+    spark: SparkSession,
+    url: Place,
+    live: str | DataFrame | IndexSet,
+    *,
+    up_to: int | None = None,
+    on_progress: OnProgress | None = None,
+    options: CompactOptions = DEFAULT_OPTIONS,
+) -> Compacted:
+    """Drop what does not live among the records before offset ``up_to``.
+
+    ``live`` is a query over the view ``log`` (``offset, timestamp, body``) whose one column is the
+    offsets that live, or a DataFrame of them, or the set itself. A query is asked about all records
+    that are there now, or those before ``up_to``; a DataFrame or a set says nothing about where its
+    owner stopped reading, so there ``up_to`` is needed.
+    """
+    place = check_reachable(absolute_url(url))
+    if isinstance(live, str):
+        up_to = _tail_of(place) if up_to is None else min(up_to, _tail_of(place))
+        found = _asked(spark, place, live, up_to)
+    elif up_to is None:
+        raise Invalid(
+            "up_to says where the owner of this set stopped reading",
+            hint="Give the offset after the last record that was judged.",
+        )
+    else:
+        found = live if isinstance(live, IndexSet) else live_set(live)
+    return loop_thread().run(
+        lambda: compact(place, found, up_to=up_to, on_progress=on_progress, options=options)
+    )
+
+
+def live_set(frame: DataFrame) -> IndexSet:
+    """The offsets in the one column of a frame."""
+    (kind,) = [kind for _, kind in frame.dtypes] if len(frame.dtypes) == 1 else [""]
+    if kind not in WHOLE_NUMBERS:
+        raise Invalid(
+            f"what lives is one column of offsets, not {frame.dtypes!r}",
+            hint="For example: SELECT max(offset) FROM log GROUP BY …",
+        )
+    with readable_spark_errors():
+        rows = frame.mapInArrow(_as_sets, "live binary").collect()
+    found = EMPTY
+    for row in rows:
+        found |= IndexSet.from_bytes(bytes(row["live"]))
+    return found
+
+
+def _asked(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
+    with pinned_log(spark, place, to_offset=up_to) as records:
+        records.createOrReplaceTempView(VIEW)
+        try:
+            frame = spark.sql(query)
+            return live_set(frame)
+        except (AnalysisException, ParseException) as error:
+            raise Invalid(
+                f"the query does not say what lives: {_first_line(error)}",
+                hint="It reads the view log (offset, timestamp, body) and gives offsets.",
+            ) from None
+        finally:
+            spark.catalog.dropTempView(VIEW)
+
+
+def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: all its offsets as one set."""
+    found = EMPTY
+    for batch in batches:
+        found |= IndexSet.of(batch.column(0).drop_null())
+    yield pa.RecordBatch.from_arrays([pa.array([found.to_bytes()])], schema=_SETS)
+
+
+def _tail_of(place: str) -> int:
+    store = open_store(place)
+    manifest, _ = loop_thread().run(lambda: load_manifest(store))
+    return manifest.tail.offset
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
