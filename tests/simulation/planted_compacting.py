@@ -127,6 +127,8 @@ def compact_the_newest_fragment() -> Iterator[None]:
 
     async def greedy(self: _Compactor, manifest: Manifest) -> list[Candidate]:
         found = await candidates(self, manifest)
+        if not manifest.fragments:
+            return found
         newest = manifest.fragments[-1]
         before = found[-1].fragment.limit.offset if found else manifest.first_offset
         if newest.limit.offset <= self._up_to and before == newest.start.offset:
