@@ -14,6 +14,7 @@ import typer
 from bench import ROOT
 from bench.charts import draw
 from bench.collection.questions import COLLECTION
+from bench.compaction.questions import COMPACTION
 from bench.forks.questions import FORKS
 from bench.object_log.questions import OBJECT_LOG
 from bench.pipeline.questions import PIPELINE
@@ -54,6 +55,16 @@ def collection(
 ) -> None:
     """Collection and scrubbing: what they cost, and what they cost those who append meanwhile."""
     _run(COLLECTION, quick, only, output)
+
+
+@app.command("compaction")
+def compaction(
+    quick: Quick = False,
+    only: Annotated[list[str] | None, typer.Option(help=COMPACTION.help_of_only())] = None,
+    output: Output = None,
+) -> None:
+    """Compaction: sets of offsets, and dropping what does not live."""
+    _run(COMPACTION, quick, only, output)
 
 
 @app.command("forks")

@@ -59,6 +59,15 @@ def test_a_quick_run_of_the_collection_shows_growth_with_what_goes_and_not_with_
 
 @pytest.mark.s3
 @pytest.mark.slow
+def test_a_quick_run_of_the_sets(tmp_path: Path) -> None:
+    arguments = ["compaction", "--quick", "--only", "sets", "--output", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    run = Run.load(tmp_path / "compaction.json")
+    names = {each.name.partition(",")[0] for each in run.measurements if isinstance(each, Ratio)}
+    assert names == {"union", "intersection", "from sorted members", "membership of as many"}
+
+
 def test_a_quick_run_of_the_forks_shows_growth_with_the_depth_and_not_with_the_log(
     tmp_path: Path,
 ) -> None:
@@ -87,7 +96,8 @@ def test_a_quick_run_of_the_forks_shows_growth_with_the_depth_and_not_with_the_l
 
 
 @pytest.mark.parametrize(
-    ("bench", "known"), [("object-log", "bulk"), ("collection", "beside"), ("forks", "pinned")]
+    ("bench", "known"),
+    [("object-log", "bulk"), ("collection", "beside"), ("compaction", "sets"), ("forks", "pinned")],
 )
 def test_an_unknown_question_is_refused_with_the_known_ones(bench: str, known: str) -> None:
     done = CliRunner().invoke(app, [bench, "--only", "colour"])

@@ -601,10 +601,19 @@ class TestDamage:
             }
             before = await load_manifest(store)
             tampered = msgspec.structs.replace(plan, **{field: changes[field]})
+            collector = sl.Collector(store, options=COLLECT_AT_ONCE)
             with pytest.raises(Corrupt, match="not to be trusted"):
-                await sl.Collector(store, options=COLLECT_AT_ONCE).run(tampered)
+                await collector.run(tampered)
+            assert await load_garbage(store) == (None, None)
+            await store.put_if_absent(GARBAGE_PATH, tampered.to_json())
+            with pytest.raises(Corrupt, match="not to be trusted"):
+                await collector.publish()
             assert await load_manifest(store) == before
-            assert (await store.get(GARBAGE_PATH)).data == tampered.to_json()
+            await collector.cancel()
+            await collector.run(
+                msgspec.structs.replace(plan, sweep_epoch=before[0].sweep_epoch + 1)
+            )
+            assert [row[0] for row in await rows_of(store)] == [3, 15, *range(31, 51)]
 
         run(main())
 

@@ -224,11 +224,16 @@ class Collector:
         return await self._finish(on_progress)
 
     async def run(self, plan: Garbage, on_progress: OnProgress | None = None) -> Removed:
-        """Install a plan that was made elsewhere, publish it, and delete what it drops.
+        """Install the plan of a compaction, publish it, and delete what it drops.
 
-        ``Conflict`` if another one is under way, or if the tree has changed since it was made.
+        ``Conflict`` if another one is under way, or if the tree has changed since it was made. One
+        that does not balance is ``Corrupt`` before it can be in anybody's way.
         """
         _, etag = await self._idle()
+        manifest, _ = await load_manifest(self._store)
+        if plan.state(manifest) is not PlanState.LIVE:
+            raise _overtaken()
+        await check_compaction(plan, manifest, self._tree)
         await self._install(plan, etag)
         await self.publish()
         return await self.delete(on_progress)

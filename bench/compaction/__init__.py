@@ -1,0 +1,1 @@
+"""Compaction: sets of offsets, and dropping what does not live."""

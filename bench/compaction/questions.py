@@ -1,0 +1,24 @@
+"""The questions that compaction has to answer, one module each."""
+
+from __future__ import annotations
+
+from bench.compaction.dropping import FRAGMENTS, KEPT_OF, dropping
+from bench.compaction.sets import MEMBERS, sets
+from bench.object_log.workload import FRAGMENT_BYTES
+from bench.session import Bench
+
+COMPACTION = Bench(
+    name="compaction",
+    questions={
+        "sets": sets,
+        "dropping": dropping,
+    },
+    config={
+        "members": MEMBERS,
+        "fragments": FRAGMENTS,
+        "fragment_bytes": FRAGMENT_BYTES,
+        "kept": f"1 in {KEPT_OF}",
+        "compression": "zstd",
+        "bodies": "random bytes",
+    },
+)
