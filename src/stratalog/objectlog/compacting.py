@@ -171,7 +171,7 @@ class _Compactor:
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(self) -> Compacted:
-        removed = await self._collector.finish()
+        removed = await self._finish_others()
         stage = await Stage.register(
             self._url, owner=self._writer, note="a compaction", runtime=self._runtime
         )
@@ -221,17 +221,28 @@ class _Compactor:
             except Conflict:
                 if attempts_left == 0:
                     raise
-                await self._collector.finish()
+                await self._finish_others()
         raise AssertionError("the last attempt returns or raises")
 
     async def _carry_out(self, plan: Garbage) -> Removed:
         try:
             return await self._collector.run(plan)
-        except (Conflict, NotFound):
+        except (Conflict, NotFound) as error:
             manifest, _ = await load_manifest(self._store)
-            if manifest.compacted != plan.plan_id:
-                raise
-            return Removed()  # another has found the plan, and carried it out
+            if manifest.compacted == plan.plan_id:
+                return Removed()  # another has found the plan, and carried it out
+            if error.path == GARBAGE_PATH:
+                raise _changed() from None  # or has undone it
+            raise
+
+    async def _finish_others(self) -> Removed:
+        """Finish or undo what another run has left."""
+        try:
+            return await self._collector.finish()
+        except NotFound as gone:
+            if gone.path == GARBAGE_PATH:
+                raise _changed() from None  # somebody else was faster
+            raise
 
     # Reading and rewriting
 
