@@ -90,14 +90,29 @@ class _Replaced:
     records: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Hashed:
+    """Rows, and the sum that was hashed from them."""
+
+    rows: Survivors
+    setsum: Setsum
+
+
 @dataclass(slots=True)
 class _Portion:
-    """What goes into one fragment."""
+    """What goes into one fragment, and what of it does not."""
 
     fragments: list[Fragment] = field(default_factory=list)
     kept: list[Survivors] = field(default_factory=list)
+    setsum: Setsum = EMPTY
     discarded: Setsum = EMPTY
     records: int = 0
+
+    def add(self, live: _Hashed, dead: _Hashed) -> None:
+        self.kept.append(live.rows)
+        self.setsum += live.setsum
+        self.discarded += dead.setsum
+        self.records += len(dead.rows)
 
     def is_full(self, more: Survivors, fragment_bytes: int) -> bool:
         size = sum(each.rows.nbytes for each in self.kept)
@@ -262,7 +277,7 @@ class _Compactor:
         if not fragment.is_sparse or not live:
             return live
         # Only its rows can tell which of the live ones it still has.
-        rows = survivors_of(await self._read(fragment), fragment)
+        rows = survivors_of(await self._read(fragment), fragment, verify=False)
         return len(rows.divide(self._live)[0])
 
     async def _read(self, fragment: Fragment) -> bytes:
@@ -303,20 +318,27 @@ class _Compactor:
                 continue
             data = await self._read(fragment)
             live, dead = await self._runtime.compute(partial(self._divided, data, fragment))
-            if whole.keeper is None and portion.is_full(live, self._options.fragment_bytes):
+            if whole.keeper is None and portion.is_full(live.rows, self._options.fragment_bytes):
                 found.append(await self._stored(portion, None, stage))
                 portion = _Portion()
             portion.fragments.append(fragment)
-            portion.kept.append(live)
-            portion.discarded += dead.setsum
-            portion.records += len(dead)
+            portion.add(live, dead)
         return [*found, await self._stored(portion, whole.keeper, stage)]
 
-    def _divided(self, data: bytes, fragment: Fragment) -> tuple[Survivors, Survivors]:
-        """What lives in a fragment and what does not, which together are what was promised."""
-        live, dead = survivors_of(data, fragment).divide(self._live)
+    def _divided(self, data: bytes, fragment: Fragment) -> tuple[_Hashed, _Hashed]:
+        """What lives in a fragment and what does not, which together are what was promised.
+
+        That is how the fragment is verified: each row is hashed once.
+        """
+        parts = survivors_of(data, fragment, verify=False).divide(self._live)
+        live, dead = (_Hashed(each, each.setsum) for each in parts)
         if live.setsum + dead.setsum != fragment.setsum:
-            raise Corrupt(f"{fragment.path} does not add up to its setsum", path=fragment.path)
+            raise Corrupt(
+                f"{fragment.path} does not add up to its setsum",
+                path=fragment.path,
+                expected=fragment.setsum.hexdigest(),
+                actual=(live.setsum + dead.setsum).hexdigest(),
+            )
         return live, dead
 
     async def _stored(self, portion: _Portion, keeper: Fragment | None, stage: Stage) -> _Replaced:
@@ -324,7 +346,9 @@ class _Compactor:
         entry = together.entry
         if keeper is None:
             rows = joined(portion.kept)
-            encoded = await self._runtime.compute(lambda: rows.encode(self._options.compression))
+            encoded = await self._runtime.compute(
+                lambda: rows.encode(self._options.compression, portion.setsum)
+            )
             first, last = entry.first_seq_no, entry.seq_no
             assert isinstance(first, int), "others are not compacted"
             assert isinstance(last, int), "others are not compacted"

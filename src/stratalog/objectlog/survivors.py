@@ -57,14 +57,19 @@ class Survivors:
             mask &= offsets < np.uint64(window.to_offset)
         return self._where(mask)
 
-    def encode(self, compression: Compression = "zstd") -> EncodedFragment:
-        """As a sparse fragment."""
+    def encode(
+        self, compression: Compression = "zstd", setsum: Setsum | None = None
+    ) -> EncodedFragment:
+        """As a sparse fragment. ``setsum`` is what the rows add up to, if they were hashed before.
+
+        Nothing is hashed twice: a row that moves is the row that was read.
+        """
         columns = list(self.rows.columns)
         offsets, times_us = (column.to_numpy() for column in columns[:2])
         as_they_are = np.array_equal(offsets, self.item_offsets)
         if not (as_they_are and np.array_equal(times_us, self.item_times_us)):
             columns += [pa.array(self.item_offsets), pa.array(self.item_times_us)]
-        return encode_sparse(columns, self.setsum, compression)
+        return encode_sparse(columns, self.setsum if setsum is None else setsum, compression)
 
     def _where(self, mask: np.typing.NDArray[np.bool_]) -> Survivors:
         if mask.all():
@@ -74,9 +79,9 @@ class Survivors:
         )
 
 
-def survivors_of(data: bytes, entry: Fragment) -> Survivors:
+def survivors_of(data: bytes, entry: Fragment, *, verify: bool = True) -> Survivors:
     """All rows of a stored fragment, verified against its entry."""
-    return Survivors(*decode_items(data, entry))
+    return Survivors(*decode_items(data, entry, verify=verify))
 
 
 def joined(parts: Iterable[Survivors]) -> Survivors:
