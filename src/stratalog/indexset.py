@@ -23,7 +23,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ class IndexSet:
 
     def __init__(self, *ranges: range) -> None:
         """The members of these ranges, which may overlap and come in any order."""
-        pairs = [_checked_range(each) for each in ranges if len(each)]
+        pairs = [_checked_range(each) for each in ranges if each]
         self._adopt(_merged(np.array(pairs, dtype=np.int64).reshape(-1, 2)))
 
     def _adopt(self, bounds: Indexes) -> None:
@@ -138,7 +138,7 @@ class IndexSet:
         return chain.from_iterable(self.ranges())
 
     def __contains__(self, index: object) -> bool:
-        if not isinstance(index, int | np.integer):
+        if not isinstance(index, int | np.integer) or not 0 <= index <= INDEX_MAX:
             return False
         return bool(np.searchsorted(self._bounds, index, side="right") % 2)
 
@@ -229,7 +229,7 @@ class IndexSet:
 
     def limit(self, highest: int) -> IndexSet:
         """The members that are at or below an index."""
-        return self.within(range(max(0, highest + 1)))
+        return self.within(range(min(max(0, highest + 1), INDEX_MAX + 1)))
 
     def within(self, span: range) -> IndexSet:
         """The members that lie in a range."""
@@ -282,17 +282,21 @@ class IndexSet:
         return whole + (index - int(passed[-1]) if place % 2 else 0)
 
 
-def _as_indexes(indexes: Any) -> Indexes:
+@runtime_checkable
+class _Nullable(Protocol):
+    """A column of Arrow, in one chunk or in several. NumPy takes both."""
+
+    @property
+    def null_count(self) -> int: ...
+
+
+def _as_indexes(indexes: object) -> Indexes:
     """Whatever holds whole numbers, as an array of them."""
-    if hasattr(indexes, "null_count"):  # of Arrow, in one chunk or in several
-        if indexes.null_count:
-            raise Invalid("an index is missing (null)", hint="Leave such rows out.")
-        plain = hasattr(indexes, "chunks")
-        indexes = indexes.to_numpy() if plain else indexes.to_numpy(zero_copy_only=False)
-    elif not hasattr(indexes, "__array__"):
-        indexes = list(indexes)
+    if isinstance(indexes, _Nullable) and indexes.null_count:
+        raise Invalid("an index is missing (null)", hint="Leave such rows out.")
     try:
-        array = np.asarray(indexes)
+        is_array = isinstance(indexes, np.ndarray) or hasattr(indexes, "__array__")
+        array = np.asarray(indexes if is_array else list(cast(Iterable[int], indexes)))
         if not array.size:
             return np.empty(0, dtype=np.int64)
         if array.dtype.kind not in "iu" or array.ndim != 1:
@@ -317,7 +321,7 @@ def _check_members(lowest: int, highest: int) -> None:
 def _checked_range(each: range) -> tuple[int, int]:
     if each.step != 1:
         raise Invalid(f"a range of indexes has no gaps: {each!r}", hint="Use IndexSet.of.")
-    if len(each):
+    if each:
         _check_members(each.start, each.stop - 1)
     return each.start, each.stop
 

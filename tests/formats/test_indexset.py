@@ -163,6 +163,23 @@ def test_what_is_no_json_form_is_refused(form: object) -> None:
         IndexSet.from_json(form)
 
 
+def test_what_lies_beyond_all_indexes() -> None:
+    huge = 2**70
+    assert huge not in SOME
+    assert -1 not in SOME
+    assert SOME.floor(huge) == EMPTY
+    assert SOME.limit(huge) == SOME
+    assert len(IndexSet(range(INDEX_MAX + 1))) == INDEX_MAX + 1
+    for span in (range(huge), range(-1, 3)):
+        with pytest.raises(Invalid, match="not an index"):
+            IndexSet(span)
+        with pytest.raises(Invalid, match="not an index"):
+            SOME.count_in(span)
+    with pytest.raises(Invalid, match="whole numbers"):
+        IndexSet.of(7)
+    assert IndexSet.of(SOME) is SOME
+
+
 def test_it_does_not_change() -> None:
     with pytest.raises(ValueError, match="read-only"):
         SOME._bounds[0] = 7

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from contextlib import aclosing
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -28,6 +29,7 @@ from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.rollup import Rollup, apply_rollup, make_snapshot
 from stratalog.objectlog.sinking import link_staged
+from stratalog.objectlog.stage import Stage
 from stratalog.objectlog.staging import Staging
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import MemoryStore, StoreLike
@@ -572,6 +574,27 @@ class TestDamage:
                 await sl.compact(store, IndexSet.of([3]), up_to=31, options=STRICT)
             assert caught.value.path == path
             assert (await load_manifest(store))[0] == manifest
+
+        run(main())
+
+    def test_a_lost_fragment_is_told_as_damage_also_beside_a_writer(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 4)
+            manifest, _ = await load_manifest(store)
+            path = manifest.fragments[1].path
+            await store.delete_many([path])
+            register = Stage.register
+
+            async def beside_a_writer(*args: Any, **options: Any) -> Stage:
+                stage = await register(*args, **options)
+                async with sl.LogWriter.open(store) as log:
+                    await log.append(b"meanwhile")
+                return stage
+
+            busy = patch.object(Stage, "register", beside_a_writer)
+            with busy, pytest.raises(Corrupt, match="is missing although") as caught:
+                await sl.compact(store, IndexSet.of([3]), up_to=31, options=STRICT)
+            assert caught.value.path == path
 
         run(main())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from stratalog.cli import output
@@ -114,6 +113,8 @@ def _by_set(
 
 
 def _loaded(file: Path) -> IndexSet:
+    import msgspec
+
     from stratalog.errors import Invalid
     from stratalog.indexset import IndexSet
 

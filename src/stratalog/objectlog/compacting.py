@@ -163,6 +163,7 @@ class _Compactor:
         self._writer = writer_label(writer)
         self._options = options
         self._runtime = runtime
+        self._gone: set[str | None] = set()
         collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
         self._collector = Collector(
             self._url, writer=writer, through=through, options=collecting, runtime=runtime
@@ -170,6 +171,7 @@ class _Compactor:
 
     async def run(self) -> Compacted:
         manifest, _ = await load_manifest(self._store)
+        manifest.check_writable()
         if self._up_to > manifest.tail.offset:
             raise Invalid(
                 f"offset {self._up_to} is beyond the tail: nobody has judged what will be there",
@@ -194,8 +196,10 @@ class _Compactor:
             return await self._compact(stage, removed)
         except NotFound as gone:
             current, _ = await load_manifest(self._store)
-            if current.write_id == stage.manifest.write_id:
+            is_unchanged = current.write_id == stage.manifest.write_id
+            if is_unchanged or gone.path in self._gone:
                 raise missing(gone.path) from None
+            self._gone.add(gone.path)  # if a newer manifest leads there again, it is lost
             raise _changed() from None
         finally:
             try:
