@@ -22,7 +22,7 @@ from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
 from objectlog.wrapped_stores import Puts
 from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
-from stratalog.objectlog import compacting, verification
+from stratalog.objectlog import replanting, verification
 from stratalog.objectlog.copy_note import CopyNote
 from stratalog.objectlog.copy_source import CopySource
 from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
@@ -89,7 +89,7 @@ class TestTrees:
 
         async def main() -> None:
             for fan_out in (2, 3):
-                with patch.object(compacting, "NODE_ENTRIES_MAX", fan_out):
+                with patch.object(replanting, "NODE_ENTRIES_MAX", fan_out):
                     for fragments in range(1, 8):
                         for shape in shapes(fragments, fan_out):
                             await one(shape, random.choice((1, 3)))
@@ -115,7 +115,7 @@ class TestTrees:
             left = await check_whole_log(store, compacted=True)
             assert set(left) >= {row for row in rows if row[0] >= cut}
 
-        with patch.object(compacting, "NODE_ENTRIES_MAX", random.choice((2, 3, 64))):
+        with patch.object(replanting, "NODE_ENTRIES_MAX", random.choice((2, 3, 64))):
             run(main())
 
     def test_collection_at_every_offset_afterwards(self) -> None:

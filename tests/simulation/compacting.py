@@ -22,7 +22,7 @@ from simulation.hesitation import HesitantStore
 from simulation.keeping import Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import Trimmed
-from stratalog.objectlog import compacting
+from stratalog.objectlog import replanting
 from stratalog.objectlog.stage import STAGE_PREFIX
 from stratalog.objectlog.sweep import sweep
 from stratalog.testing import Node, Row, Simulation, check_appends
@@ -197,5 +197,5 @@ class Compacting(Keeping):
 
 def run_seed(seed: int) -> str:
     """Run one scenario; gives the digest of its trace."""
-    with patch.object(compacting, "NODE_ENTRIES_MAX", 2 + seed % 3):
+    with patch.object(replanting, "NODE_ENTRIES_MAX", 2 + seed % 3):
         return run_world(Compacting, seed)

@@ -2,7 +2,7 @@
 
     read       the fragments below ``up_to`` that are not mostly alive     (grouping)
     rewrite    what lives in them, as sparse fragments, under a stage      (survivors)
-    plan       the tree with these in place, its new nodes stored          (packing)
+    plan       the tree with these in place, its new nodes stored          (replanting)
     publish    verify, then one manifest CAS, through gc/GARBAGE           (collector)
     delete     what neither the new root nor a pin reaches
 
@@ -28,20 +28,18 @@ from stratalog.indexset import IndexSet
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.collector import Collector
 from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.garbage import GARBAGE_PATH, Compaction, Garbage
+from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage
 from stratalog.objectlog.grouping import Candidate, Group, group
-from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
+from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
-from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, WriterOptions
-from stratalog.objectlog.packing import Loose, opened, packed
+from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.position import check_offset
 from stratalog.objectlog.removal import Removed
-from stratalog.objectlog.rollup import make_snapshot
-from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.replanting import Replaced, changed, plan_compaction, replant
+from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stage import Stage
 from stratalog.objectlog.survivors import Survivors, joined, survivors_of
 from stratalog.objectlog.tree import Tree, Window, missing
-from stratalog.objectlog.trimming import Unloaded
 from stratalog.objectlog.writer import LogWriter
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -52,9 +50,7 @@ from stratalog.store.patient import PatientStore
 log = logging.getLogger(__name__)
 
 DEFAULT_OPTIONS = CompactOptions()
-NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
 SNAPSHOT_CACHE_BYTES = 8 * MIB
-NODES_AT_ONCE = 64
 
 OnProgress = Callable[[int, int], None]
 """Called with how many fragments were examined and rewritten, and how many there are."""
@@ -78,16 +74,6 @@ class Compacted:
     """The sum of the records that went, hashed from them."""
 
     removed: Removed
-
-
-@dataclass(frozen=True, slots=True)
-class _Replaced:
-    """Neighbours, the entry that takes their place, and the sum and number of what went."""
-
-    group: Group
-    entry: Fragment
-    discarded: Setsum
-    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +186,7 @@ class _Compactor:
             if is_unchanged or gone.path in self._gone:
                 raise missing(gone.path) from None
             self._gone.add(gone.path)  # if a newer manifest leads there again, it is lost
-            raise _changed() from None
+            raise changed() from None
         finally:
             try:
                 await stage.release()
@@ -228,7 +214,7 @@ class _Compactor:
             removed=removed,
         )
 
-    async def _link(self, replaced: Sequence[_Replaced], stage: Stage) -> Removed:
+    async def _link(self, replaced: Sequence[Replaced], stage: Stage) -> Removed:
         """Put what was rewritten into the tree; again if the tree changed, but not what it holds.
 
         ``Conflict`` if the fragments that were to be replaced are not there any more.
@@ -251,7 +237,7 @@ class _Compactor:
             if manifest.compacted == plan.plan_id:
                 return Removed()  # another has found the plan, and carried it out
             if error.path == GARBAGE_PATH:
-                raise _changed() from None  # or has undone it
+                raise changed() from None  # or has undone it
             raise
 
     async def _finish_others(self) -> Removed:
@@ -260,7 +246,7 @@ class _Compactor:
             return await self._collector.finish()
         except NotFound as gone:
             if gone.path == GARBAGE_PATH:
-                raise _changed() from None  # somebody else was faster
+                raise changed() from None  # somebody else was faster
             raise
 
     # Reading and rewriting
@@ -287,11 +273,11 @@ class _Compactor:
     async def _read(self, fragment: Fragment) -> bytes:
         return (await self._tree.store_of(fragment).get(fragment.path)).data
 
-    async def _rewrite(self, groups: Sequence[Group], stage: Stage) -> list[_Replaced]:
+    async def _rewrite(self, groups: Sequence[Group], stage: Stage) -> list[Replaced]:
         room = asyncio.Semaphore(self._options.groups_max)
         done, whole = 0, sum(len(each.fragments) for each in groups)
 
-        async def one(each: Group) -> list[_Replaced]:
+        async def one(each: Group) -> list[Replaced]:
             nonlocal done
             async with room:
                 found = await self._rewritten(each, stage)
@@ -308,13 +294,13 @@ class _Compactor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _rewritten(self, whole: Group, stage: Stage) -> list[_Replaced]:
+    async def _rewritten(self, whole: Group, stage: Stage) -> list[Replaced]:
         """Read neighbours, hash what goes, and store what lives, unless its object stays.
 
         How much lives was estimated by the number of records. Where that was too little, there will
         be several fragments.
         """
-        found: list[_Replaced] = []
+        found: list[Replaced] = []
         portion = _Portion()
         for fragment in whole.fragments:
             if fragment is whole.keeper:
@@ -345,7 +331,7 @@ class _Compactor:
             )
         return live, dead
 
-    async def _stored(self, portion: _Portion, keeper: Fragment | None, stage: Stage) -> _Replaced:
+    async def _stored(self, portion: _Portion, keeper: Fragment | None, stage: Stage) -> Replaced:
         together = Group(tuple(portion.fragments), keeper)
         entry = together.entry
         if keeper is None:
@@ -370,165 +356,17 @@ class _Compactor:
                 rows=len(rows),
                 base=None,
             )
-        return _Replaced(together, entry, portion.discarded, portion.records)
+        return Replaced(together, entry, portion.discarded, portion.records)
 
-    # Planning
-
-    async def _plan(self, replaced: Sequence[_Replaced], stage: Stage) -> Garbage:
+    async def _plan(self, replaced: Sequence[Replaced], stage: Stage) -> Garbage:
         """The plan that puts these into the tree as it is now; its new nodes are stored."""
         manifest, _ = await load_manifest(self._store)
-        nodes = await self._nodes_above(manifest, replaced)
-        while True:
-            made: list[Snapshot] = []
-            try:
-                after = self._replant(manifest, replaced, nodes, stage, made)
-            except Unloaded as unloaded:
-                nodes[unloaded.pointer.path] = await self._tree.snapshot(unloaded.pointer)
-                continue
-            for node in _reached(after, made):
-                named = partial(str, node.path)
-                await put_once(self._store, named, node.to_json(), self._patience())
-            await stage.check_live()
-            return self._written_down(manifest, after, replaced)
-
-    async def _nodes_above(
-        self, manifest: Manifest, replaced: Sequence[_Replaced]
-    ) -> dict[str, Snapshot]:
-        """The nodes that lead to what is replaced, level by level, some at a time."""
-        overlaps = _overlapping(replaced)
-        nodes: dict[str, Snapshot] = {}
-        level: Sequence[Entry] = manifest.entries
-        while level:
-            pointers = [e for e in level if isinstance(e, SnapshotPointer) and overlaps(e)]
-            level = []
-            for start in range(0, len(pointers), NODES_AT_ONCE):
-                some = pointers[start : start + NODES_AT_ONCE]
-                found = await asyncio.gather(*map(self._tree.snapshot, some))
-                nodes.update(zip((each.path for each in some), found, strict=True))
-                level += [entry for node in found for entry in node.entries]
-        return nodes
-
-    def _replant(
-        self,
-        manifest: Manifest,
-        replaced: Sequence[_Replaced],
-        nodes: dict[str, Snapshot],
-        stage: Stage,
-        made: list[Snapshot],
-    ) -> list[Entry]:
-        """The entries of the root with all replacements in place."""
-        overlaps = _overlapping(replaced)
-
-        def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
-            path = stage.names.snapshot(Setsum.total(child.setsum for child in children))
-            made.append(make_snapshot(children, depth, path, self._writer))
-            return made[-1].pointer()
-
-        items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
-        return packed(items, nodes, make, NODE_ENTRIES_MAX)
-
-    def _written_down(
-        self, manifest: Manifest, after: Sequence[Entry], replaced: Sequence[_Replaced]
-    ) -> Garbage:
-        before = manifest.entries
-        same = 0
-        while same < min(len(before), len(after)) and before[-1 - same] is after[-1 - same]:
-            same += 1
-        taken, given = before[: len(before) - same], after[: len(after) - same]
-        kept = {entry.path for entry in given}
-        let_go = [entry for entry in taken if entry.path not in kept]
-        position = taken[0].start
-        old = [fragment for each in replaced for fragment in each.group.fragments]
-        return Garbage(
-            snapshots_to_drop=tuple(e for e in let_go if isinstance(e, SnapshotPointer)),
-            snapshots_to_make=(),
-            snapshot_for_root=None,
-            fragments_to_drop_start=0,
-            fragments_to_drop_limit=0,
-            fragments_are_uuids=False,
-            setsum_to_discard=Setsum.total(each.discarded for each in replaced),
-            first_to_keep=position,
-            format=FORMAT,
-            write_id=self._runtime.new_id(),
-            writer=self._writer,
-            plan_id=self._runtime.new_id(),
-            fragments_to_drop=tuple(e for e in let_go if isinstance(e, Fragment)),
-            root_before=tuple(entry.path for entry in taken),
-            sweep_epoch=manifest.sweep_epoch,
-            compaction=Compaction(
-                up_to=self._up_to,
-                records=sum(each.records for each in replaced),
-                fragments=len(old),
-                num_bytes=max(
-                    0,
-                    sum(f.num_bytes for f in old) - sum(each.entry.num_bytes for each in replaced),
-                ),
-            ),
-            snapshots_for_root=tuple(e for e in given if isinstance(e, SnapshotPointer)),
-            fragments_for_root=tuple(e for e in given if isinstance(e, Fragment)),
-        )
+        after, made = await replant(manifest, replaced, self._tree, stage.names, self._writer)
+        for node in made:
+            named = partial(str, node.path)
+            await put_once(self._store, named, node.to_json(), self._patience())
+        await stage.check_live()
+        return plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, self._options.timeout_s)
-
-
-def _overlapping(replaced: Sequence[_Replaced]) -> Callable[[Entry], bool]:
-    """Whether anything below an entry is replaced."""
-    changed = IndexSet(
-        *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
-    )
-
-    def overlaps(entry: Entry) -> bool:
-        return changed.overlaps(range(entry.start.offset, entry.limit.offset))
-
-    return overlaps
-
-
-def _with_replacements(items: Sequence[Loose], replaced: Sequence[_Replaced]) -> list[Loose]:
-    """Each group's entry where its fragments are. ``Conflict`` if they are not there any more."""
-    found: list[Loose] = []
-    waiting = {each.group.fragments[0].path: each for each in replaced}
-    left = list(reversed(items))
-    while left:
-        item = left.pop()
-        each = waiting.pop(item.entry.path, None)
-        if each is None:
-            found.append(item)
-            continue
-        is_opened = item.opened
-        for place, fragment in enumerate(each.group.fragments):
-            if place:
-                if not left:
-                    raise _changed()
-                item = left.pop()
-                is_opened |= item.opened
-            if item.entry != fragment:
-                raise _changed()
-        found.append(Loose(each.entry, is_opened))
-    if waiting:
-        raise _changed()
-    return found
-
-
-def _reached(entries: Sequence[Entry], made: Sequence[Snapshot]) -> list[Snapshot]:
-    """The new nodes below these entries, children first: some were taken apart again."""
-    by_path = {node.path: node for node in made}
-    found: list[Snapshot] = []
-
-    def visit(several: Sequence[Entry]) -> None:
-        for entry in several:
-            node = by_path.get(entry.path)
-            if node is not None:
-                visit(node.entries)
-                found.append(node)
-
-    visit(entries)
-    return found
-
-
-def _changed() -> Conflict:
-    return Conflict(
-        "what was to be compacted has changed meanwhile; nothing was lost",
-        path=GARBAGE_PATH,
-        hint="Compact again.",
-    )
