@@ -35,6 +35,7 @@ INDEX_MAX = 2**63 - 2
 Indexes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+_NO_BOUNDS = np.empty(0, dtype=np.int64)
 _MAGIC = b"IXS1"
 _CRC_BYTES = 4
 _HEAD_BYTES = len(_MAGIC) + _CRC_BYTES
@@ -79,7 +80,7 @@ class IndexSet:
             return indexes
         members = _as_indexes(indexes)
         if not len(members):
-            return cls._of_bounds(np.empty(0, dtype=np.int64))
+            return cls._of_bounds(_NO_BOUNDS)
         if (members[1:] <= members[:-1]).any():
             members = np.unique(members)
         _check_members(int(members[0]), int(members[-1]))
@@ -89,6 +90,12 @@ class IndexSet:
         bounds[1:-1:2] = members[breaks] + 1
         bounds[2::2] = members[breaks + 1]
         return cls._of_bounds(bounds)
+
+    @classmethod
+    def union(cls, several: Iterable[IndexSet]) -> IndexSet:
+        """The members of all of these sets."""
+        bounds = [each._bounds for each in several]
+        return cls._of_bounds(_merged(np.concatenate(bounds or [_NO_BOUNDS]).reshape(-1, 2)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> IndexSet:
@@ -329,7 +336,7 @@ def _checked_range(each: range) -> tuple[int, int]:
 def _merged(pairs: Indexes) -> Indexes:
     """The bounds of ranges that may overlap, touch, and come in any order."""
     if not len(pairs):
-        return np.empty(0, dtype=np.int64)
+        return _NO_BOUNDS
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     reach = np.maximum.accumulate(pairs[:, 1])
     apart = pairs[1:, 0] > reach[:-1]

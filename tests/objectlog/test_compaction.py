@@ -167,6 +167,42 @@ class TestWhatGoes:
             ]
             manifest, _ = await load_manifest(store)
             assert done.setsum == Setsum.of(*items) == manifest.collected
+            assert done.dropped == IndexSet(range(1, 9)) - live
+
+        run(main())
+
+    def test_what_presses_goes_whatever_lives_beside_it(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 4)
+            before = await rows_of(store)
+            live, pressing = IndexSet(range(1, 31)) - IndexSet.of([3, 4, 15]), IndexSet.of([15])
+            done = await sl.compact(store, live, up_to=31, pressing=pressing, options=AT_ONCE)
+            assert done.dropped == pressing
+            await check_compacted(store, before, live, 31)
+            assert [row[0] for row in await rows_of(store)] == [
+                offset for offset in range(1, 41) if offset != 15
+            ]
+            with pytest.raises(Invalid, match="15 lives, and is to go"):
+                await sl.compact(store, IndexSet.of([15]), up_to=31, pressing=pressing)
+
+        run(main())
+
+    def test_what_presses_in_a_fragment_of_another_program_is_refused(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 3)
+            manifest, etag = await load_manifest(store)
+            strange = msgspec.structs.replace(
+                manifest.fragments[0], unknown={"colour": msgspec.Raw(b'"red"')}
+            )
+            changed = msgspec.structs.replace(
+                manifest, fragments=(strange, *manifest.fragments[1:])
+            )
+            await store.put_if_match("manifest/MANIFEST", changed.to_json(), etag)
+            live = IndexSet(range(2, 31))
+            done = await sl.compact(store, live, up_to=21, options=STRICT)
+            assert not done.dropped
+            with pytest.raises(Invalid, match="newer version"):
+                await sl.compact(store, live, up_to=21, pressing=IndexSet.of([1]))
 
         run(main())
 

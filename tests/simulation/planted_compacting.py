@@ -18,7 +18,7 @@ from stratalog.indexset import IndexSet
 from stratalog.objectlog import collector as collector_module
 from stratalog.objectlog import reader as reader_module
 from stratalog.objectlog.collector import Collector
-from stratalog.objectlog.compacting import _Compactor
+from stratalog.objectlog.compacting import Compactor
 from stratalog.objectlog.fragment import Fragment, compacted_path
 from stratalog.objectlog.garbage import Garbage, PlanState
 from stratalog.objectlog.grouping import Candidate
@@ -123,9 +123,9 @@ def commit_on_a_stale_tree() -> Iterator[None]:
 @contextmanager
 def compact_the_newest_fragment() -> Iterator[None]:
     """The fragment by which writers know what became of theirs is rewritten: ``newest``."""
-    candidates = _Compactor._candidates
+    candidates = Compactor._candidates
 
-    async def greedy(self: _Compactor, manifest: Manifest) -> list[Candidate]:
+    async def greedy(self: Compactor, manifest: Manifest) -> list[Candidate]:
         found = await candidates(self, manifest)
         if not manifest.fragments:
             return found
@@ -136,7 +136,7 @@ def compact_the_newest_fragment() -> Iterator[None]:
         return found
 
     with (
-        patch.object(_Compactor, "_candidates", greedy),
+        patch.object(Compactor, "_candidates", greedy),
         patch.object(collector_module, "check_compaction", _content),
     ):
         yield

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError
+from stratalog.indexset import EMPTY as NOTHING
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.collector import Collector
@@ -74,6 +75,31 @@ class Compacted:
     """The sum of the records that went, hashed from them."""
 
     removed: Removed
+    dropped: IndexSet = NOTHING
+    """Which offsets went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a compaction is about to publish: the log as it is, and as it will be."""
+
+    plan_id: str
+    tail: int
+    before: Setsum
+    """The sum of all records of the log up to ``tail``."""
+
+    removed: Setsum
+    after: Setsum
+    dropped: IndexSet
+    objects: tuple[str, ...]
+    """The fragments that nothing will lead to any more."""
+
+    foreign: int
+    """How many more of them belong to the log that this one was forked from."""
+
+
+Witness = Callable[[Intent], Awaitable[None]]
+"""Called before each attempt to publish. If it raises, nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +118,13 @@ class _Portion:
     kept: list[Survivors] = field(default_factory=list)
     setsum: Setsum = EMPTY
     discarded: Setsum = EMPTY
-    records: int = 0
+    dropped: list[IndexSet] = field(default_factory=list)
 
     def add(self, live: _Hashed, dead: _Hashed) -> None:
         self.kept.append(live.rows)
         self.setsum += live.setsum
         self.discarded += dead.setsum
-        self.records += len(dead.rows)
+        self.dropped.append(dead.rows.offsets)
 
     def is_full(self, more: Survivors, fragment_bytes: int) -> bool:
         size = sum(each.rows.nbytes for each in self.kept)
@@ -110,6 +136,7 @@ async def compact(
     live: IndexSet,
     *,
     up_to: int,
+    pressing: IndexSet = NOTHING,
     through: LogWriter | None = None,
     on_progress: OnProgress | None = None,
     writer: str | None = None,
@@ -119,32 +146,48 @@ async def compact(
     """Drop what is not ``live`` among the records before offset ``up_to``.
 
     ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
-    alive stay until more of their neighbours die (``live_share_min``); the newest fragment stays as
-    it is. ``Conflict`` if the log is collected or compacted by others again and again.
+    alive stay until more of their neighbours die (``live_share_min``), but for those that are
+    ``pressing``; the newest fragment stays as it is. ``Conflict`` if the log is collected or
+    compacted by others again and again.
     """
-    check_offset(up_to)
-    if not isinstance(live, IndexSet):
-        raise Invalid("what lives is an IndexSet", hint="Make one with IndexSet.of(offsets).")
-    return await _Compactor(url, live, up_to, through, on_progress, writer, options, runtime).run()
+    return await Compactor(
+        url,
+        live,
+        up_to,
+        pressing=pressing,
+        through=through,
+        on_progress=on_progress,
+        writer=writer,
+        options=options,
+        runtime=runtime,
+    ).run()
 
 
-class _Compactor:
+class Compactor:
+    """One compaction. A ``witness`` hears what will be published."""
+
     def __init__(
         self,
         url: StoreLike,
         live: IndexSet,
         up_to: int,
-        through: LogWriter | None,
-        on_progress: OnProgress | None,
-        writer: str | None,
-        options: CompactOptions,
-        runtime: Runtime,
+        *,
+        pressing: IndexSet = NOTHING,
+        through: LogWriter | None = None,
+        on_progress: OnProgress | None = None,
+        witness: Witness | None = None,
+        writer: str | None = None,
+        options: CompactOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
     ) -> None:
+        _check(live, up_to, pressing)
         self._url = open_store(url)
         self._store = PatientStore(self._url, runtime, options.timeout_s)
         self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
         self._live = live
         self._up_to = up_to
+        self._pressing = pressing
+        self._witness = witness
         self._on_progress = on_progress
         self._writer = writer_label(writer)
         self._options = options
@@ -205,13 +248,14 @@ class _Compactor:
         removed += await self._link(replaced, stage)
         return Compacted(
             up_to=self._up_to,
-            records=sum(each.records for each in replaced),
+            records=sum(len(each.dropped) for each in replaced),
             fragments=sum(len(each.group.fragments) for each in replaced),
             rewritten=len(replaced),
             bytes_before=sum(f.num_bytes for each in replaced for f in each.group.fragments),
             bytes_after=sum(each.entry.num_bytes for each in replaced),
             setsum=Setsum.total(each.discarded for each in replaced),
             removed=removed,
+            dropped=IndexSet.union(each.dropped for each in replaced),
         )
 
     async def _link(self, replaced: Sequence[Replaced], stage: Stage) -> Removed:
@@ -220,7 +264,9 @@ class _Compactor:
         ``Conflict`` if the fragments that were to be replaced are not there any more.
         """
         for attempts_left in reversed(range(self._options.attempts_max)):
-            plan = await self._plan(replaced, stage)
+            plan, intent = await self._plan(replaced, stage)
+            if self._witness is not None:
+                await self._witness(intent)
             try:
                 return await self._carry_out(plan)
             except Conflict:
@@ -258,14 +304,22 @@ class _Compactor:
         async for fragment in self._tree.walk(manifest, window):
             if fragment.limit.offset > self._up_to or fragment.path == newest:
                 break
-            found.append(Candidate(fragment, await self._live_in(fragment)))
+            is_pressing = self._pressing.overlaps(_offsets_of(fragment))
+            found.append(Candidate(fragment, await self._live_in(fragment), is_pressing))
+            if is_pressing and not found[-1].is_ours_to_change:
+                raise Invalid(
+                    f"{fragment.path} was written by another program, or by a newer version",
+                    path=fragment.path,
+                    hint="It cannot be rewritten here. Copy the log, and compact the copy.",
+                )
         return found
 
     async def _live_in(self, fragment: Fragment) -> int:
-        span = range(fragment.start.offset, fragment.limit.offset)
-        live = self._live.count_in(span)
+        live = self._live.count_in(_offsets_of(fragment))
         if not fragment.is_sparse or not live:
             return live
+        if live == fragment.span:
+            return fragment.count
         # Only its rows can tell which of the live ones it still has.
         rows = survivors_of(await self._read(fragment), fragment, verify=False)
         return len(rows.divide(self._live)[0])
@@ -356,9 +410,9 @@ class _Compactor:
                 rows=len(rows),
                 base=None,
             )
-        return Replaced(together, entry, portion.discarded, portion.records)
+        return Replaced(together, entry, portion.discarded, IndexSet.union(portion.dropped))
 
-    async def _plan(self, replaced: Sequence[Replaced], stage: Stage) -> Garbage:
+    async def _plan(self, replaced: Sequence[Replaced], stage: Stage) -> tuple[Garbage, Intent]:
         """The plan that puts these into the tree as it is now; its new nodes are stored."""
         manifest, _ = await load_manifest(self._store)
         after, made = await replant(manifest, replaced, self._tree, stage.names, self._writer)
@@ -366,7 +420,38 @@ class _Compactor:
             named = partial(str, node.path)
             await put_once(self._store, named, node.to_json(), self._patience())
         await stage.check_live()
-        return plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
+        plan = plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
+        gone = [fragment for each in replaced for fragment in each.gone]
+        intent = Intent(
+            plan_id=plan.plan_id or "",
+            tail=manifest.tail.offset,
+            before=Setsum.total(entry.setsum for entry in manifest.entries),
+            removed=plan.setsum_to_discard,
+            after=Setsum.total(entry.setsum for entry in after),
+            dropped=IndexSet.union(each.dropped for each in replaced),
+            objects=tuple(each.path for each in gone if each.base is None),
+            foreign=sum(each.base is not None for each in gone),
+        )
+        return plan, intent
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, self._options.timeout_s)
+
+
+def _check(live: IndexSet, up_to: int, pressing: IndexSet) -> None:
+    check_offset(up_to)
+    for several in (live, pressing):
+        if not isinstance(several, IndexSet):
+            raise Invalid(
+                "what lives, and what presses, is an IndexSet",
+                hint="Make one with IndexSet.of(offsets).",
+            )
+    if live.overlaps(pressing):
+        raise Invalid(
+            f"offset {(live & pressing).first} lives, and is to go",
+            hint="What is pressing is dead.",
+        )
+
+
+def _offsets_of(fragment: Fragment) -> range:
+    return range(fragment.start.offset, fragment.limit.offset)

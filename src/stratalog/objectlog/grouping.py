@@ -4,7 +4,8 @@
     live          100 %  10 %   0     5 %   100 %  0    100 %
     becomes         1    [  2–4: rewritten  ]  [5–6: 5]  7
 
-    mostly dead     rewritten with its neighbours that are mostly dead as well, up to a size
+    mostly dead     rewritten with its neighbours that are mostly dead as well, up to a size; so
+                    is one that has a record which must go now
     without live    goes; its range belongs to whoever is rewritten beside it, or else to its
                     neighbour, whose object stays as it is: before it, or at the beginning behind it
     otherwise       stays
@@ -31,6 +32,8 @@ class Candidate:
 
     fragment: Fragment
     live: int
+    is_pressing: bool = False
+    """Whether it has a record that must go, however much lives beside it."""
 
     @property
     def live_bytes(self) -> int:
@@ -97,7 +100,7 @@ def _runs(
     run: list[Candidate] = []
     for each in candidates:
         is_dense = each.live >= live_share_min * each.fragment.count and each.live > 0
-        if is_dense or not each.is_ours_to_change:
+        if (is_dense and not each.is_pressing) or not each.is_ours_to_change:
             if run:
                 yield None, run
                 run = []

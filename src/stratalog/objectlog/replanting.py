@@ -7,7 +7,7 @@ here: the nodes are stored under the names of a stage, and the plan is for the c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,12 +33,17 @@ NODES_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Neighbours, the entry that takes their place, and the sum and number of what went."""
+    """Neighbours, the entry that takes their place, and the sum and the offsets of what went."""
 
     group: Group
     entry: Fragment
     discarded: Setsum
-    records: int
+    dropped: IndexSet
+
+    @property
+    def gone(self) -> Iterator[Fragment]:
+        """The fragments whose objects nothing leads to any more."""
+        return (each for each in self.group.fragments if each is not self.group.keeper)
 
 
 class Replanted(NamedTuple):
@@ -108,7 +113,7 @@ def plan_compaction(
         sweep_epoch=manifest.sweep_epoch,
         compaction=Compaction(
             up_to=up_to,
-            records=sum(each.records for each in replaced),
+            records=sum(len(each.dropped) for each in replaced),
             fragments=len(old),
             num_bytes=max(0, num_bytes),
         ),

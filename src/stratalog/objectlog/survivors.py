@@ -40,6 +40,10 @@ class Survivors:
         return int(self.rows.num_rows)
 
     @property
+    def offsets(self) -> IndexSet:
+        return IndexSet.of(self.rows.column(0))
+
+    @property
     def setsum(self) -> Setsum:
         """The sum of these rows, hashed from them."""
         return sum_of_records(self.item_offsets, self.item_times_us, self.rows.column(2))

@@ -28,6 +28,7 @@ from stratalog.errors import Invalid
 from stratalog.herd import RolledUp, RollUpOptions
 from stratalog.herd.herd import DEFAULT_READER
 from stratalog.herd.rollup import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
+from stratalog.indexset import EMPTY as NOTHING
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import (
     Collected,
@@ -316,6 +317,7 @@ def compact(
     live: IndexSet,
     *,
     up_to: int,
+    pressing: IndexSet = NOTHING,
     through: LogWriter | None = None,
     on_progress: OnCompactProgress | None = None,
     writer: str | None = None,
@@ -325,14 +327,16 @@ def compact(
     """Drop what is not ``live`` among the records before offset ``up_to``.
 
     ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
-    alive stay until more of their neighbours die (``live_share_min``); the newest fragment stays as
-    it is. ``Conflict`` if the log is collected or compacted by others again and again.
+    alive stay until more of their neighbours die (``live_share_min``), but for those that are
+    ``pressing``; the newest fragment stays as it is. ``Conflict`` if the log is collected or
+    compacted by others again and again.
     """
     return loop_thread().run(
         lambda: aio.compact(
             url,
             live,
             up_to=up_to,
+            pressing=pressing,
             through=_behind(through),
             on_progress=on_progress,
             writer=writer,
