@@ -7,10 +7,10 @@
     delete     what neither the new root nor a pin reaches
 
 Who owns the state says which offsets live; below ``up_to`` all others are dead. The newest fragment
-is never changed, nor anything at or above ``up_to``. What leaves is hashed from its rows into
-``collected``. Appends, readers, cursors, collectors and sweeps go on meanwhile; whoever finds the
-plan of a compaction that was cut short can finish it. ``docs/design/010-compaction.md`` has the
-protocol.
+of a log that is not sealed is never changed, nor anything at or above ``up_to``. What leaves is
+hashed from its rows into ``collected``. Appends, readers, cursors, collectors and sweeps go on
+meanwhile; whoever finds the plan of a compaction that was cut short can finish it.
+``docs/design/010-compaction.md`` has the protocol.
 """
 
 from __future__ import annotations
@@ -90,6 +90,9 @@ class Intent:
 
     removed: Setsum
     after: Setsum
+    collected: Setsum
+    """The sum of all that has ever left the log, this included."""
+
     dropped: IndexSet
     objects: tuple[str, ...]
     """The fragments that nothing will lead to any more."""
@@ -298,15 +301,13 @@ class Compactor:
     # Reading and rewriting
 
     async def _candidates(self, manifest: Manifest) -> list[Candidate]:
-        newest = manifest.fragments[-1].path if manifest.fragments else None
         window = Window(manifest.first_offset, self._up_to)
         found: list[Candidate] = []
         async for fragment in self._tree.walk(manifest, window):
-            if fragment.limit.offset > self._up_to or fragment.path == newest:
+            if fragment.limit.offset > self._up_to or fragment == manifest.newest:
                 break
-            is_pressing = self._pressing.overlaps(_offsets_of(fragment))
-            found.append(Candidate(fragment, await self._live_in(fragment), is_pressing))
-            if is_pressing and not found[-1].is_ours_to_change:
+            found.append(await self._judged(fragment))
+            if found[-1].is_pressing and not found[-1].is_ours_to_change:
                 raise Invalid(
                     f"{fragment.path} was written by another program, or by a newer version",
                     path=fragment.path,
@@ -314,15 +315,16 @@ class Compactor:
                 )
         return found
 
-    async def _live_in(self, fragment: Fragment) -> int:
-        live = self._live.count_in(_offsets_of(fragment))
-        if not fragment.is_sparse or not live:
-            return live
+    async def _judged(self, fragment: Fragment) -> Candidate:
+        span = range(fragment.start.offset, fragment.limit.offset)
+        live, is_pressing = self._live.count_in(span), self._pressing.overlaps(span)
+        if not fragment.is_sparse or not (live or is_pressing):
+            return Candidate(fragment, live, is_pressing)
         if live == fragment.span:
-            return fragment.count
-        # Only its rows can tell which of the live ones it still has.
-        rows = survivors_of(await self._read(fragment), fragment, verify=False)
-        return len(rows.divide(self._live)[0])
+            return Candidate(fragment, fragment.count)
+        # Only its rows can tell which of these it still has.
+        there = survivors_of(await self._read(fragment), fragment, verify=False).offsets
+        return Candidate(fragment, len(there & self._live), there.overlaps(self._pressing))
 
     async def _read(self, fragment: Fragment) -> bytes:
         return (await self._tree.store_of(fragment).get(fragment.path)).data
@@ -428,6 +430,7 @@ class Compactor:
             before=Setsum.total(entry.setsum for entry in manifest.entries),
             removed=plan.setsum_to_discard,
             after=Setsum.total(entry.setsum for entry in after),
+            collected=manifest.collected_sum + plan.setsum_to_discard,
             dropped=IndexSet.union(each.dropped for each in replaced),
             objects=tuple(each.path for each in gone if each.base is None),
             foreign=sum(each.base is not None for each in gone),
@@ -451,7 +454,3 @@ def _check(live: IndexSet, up_to: int, pressing: IndexSet) -> None:
             f"offset {(live & pressing).first} lives, and is to go",
             hint="What is pressing is dead.",
         )
-
-
-def _offsets_of(fragment: Fragment) -> range:
-    return range(fragment.start.offset, fragment.limit.offset)

@@ -201,11 +201,9 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     def apply(self, manifest: Manifest, write_id: str) -> Manifest:
         """The manifest without what goes. The plan must be live."""
         kept = (*self.root_after, *manifest.entries[len(self.root_before) :])
-        collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
-        assert isinstance(collected, Setsum)
         after = msgspec.structs.replace(
             manifest,
-            collected=collected + self.setsum_to_discard,
+            collected=manifest.collected_sum + self.setsum_to_discard,
             snapshots=tuple(entry for entry in kept if isinstance(entry, SnapshotPointer)),
             fragments=tuple(entry for entry in kept if isinstance(entry, Fragment)),
             write_id=write_id,

@@ -116,6 +116,17 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return self.initial_offset.offset if self.initial_offset else FIRST_OFFSET
 
     @property
+    def collected_sum(self) -> Setsum:
+        """The sum of all records that have left the log."""
+        return self.collected if isinstance(self.collected, Setsum) else EMPTY
+
+    @property
+    def newest(self) -> Fragment | None:
+        """The fragment that is never replaced, for the sake of writers. After a seal there are none
+        of those."""
+        return self.fragments[-1] if self.fragments and self.seal is None else None
+
+    @property
     def tail(self) -> LogPosition:
         """The next offset to be written, and the time that it may not go below."""
         last = self.fragments[-1:] or self.snapshots[-1:]
@@ -154,9 +165,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         check_format(self.format)
         entries = self.entries
         check_adjacent(entries, MANIFEST_PATH)
-        collected = EMPTY if self.collected is msgspec.UNSET else self.collected
-        assert isinstance(collected, Setsum)
-        total = Setsum.total([collected, *(entry.setsum for entry in entries)])
+        total = Setsum.total([self.collected_sum, *(entry.setsum for entry in entries)])
         if total != self.setsum:
             raise Corrupt(
                 "the manifest does not add up to its setsum",

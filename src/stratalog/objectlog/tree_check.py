@@ -10,15 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
-
 from stratalog.errors import Corrupt
 from stratalog.objectlog.damage import Damage, DamageKind, about
 from stratalog.objectlog.fragment import BUCKET_FRAGMENTS, Fragment
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, parse_manifest
 from stratalog.objectlog.position import FIRST_OFFSET
 from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
-from stratalog.setsum import EMPTY, Setsum
+from stratalog.setsum import Setsum
 
 _NUMBERED = re.compile(
     r"log/Bucket=([0-9a-f]{16})/(?:Writer=[^/]+/)?"
@@ -48,9 +46,7 @@ def examine_manifest(manifest: Manifest) -> Iterator[Damage]:
     entries = manifest.entries
     yield from _examine_neighbours(entries, None)
     yield from _examine_beginning(manifest)
-    collected = EMPTY if manifest.collected is msgspec.UNSET else manifest.collected
-    assert isinstance(collected, Setsum)
-    total = Setsum.total([collected, *(entry.setsum for entry in entries)])
+    total = Setsum.total([manifest.collected_sum, *(entry.setsum for entry in entries)])
     if total != manifest.setsum:
         yield Damage(
             kind=DamageKind.MANIFEST_SUM,

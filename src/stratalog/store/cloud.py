@@ -186,7 +186,7 @@ class CloudStore:
     async def head(self, path: str) -> Head:
         def work() -> Head:
             found = obstore.head(self._reads, path)
-            return Head(path, found["size"], self._etag(found))
+            return Head(path, found["size"], self._etag(found), found["version"])
 
         return await self._read(check_path(path), work)
 

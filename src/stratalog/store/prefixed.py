@@ -6,6 +6,7 @@ Errors name the whole path in the store below, since that is what a person can l
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from stratalog.errors import Invalid
 from stratalog.store.protocol import Blob, Head, Listed, Store, check_path
@@ -30,7 +31,7 @@ class PrefixedStore:
 
     async def head(self, path: str) -> Head:
         found = await self.inner.head(self._full(path))
-        return Head(path, found.size, found.etag)
+        return replace(found, path=path)
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
         return await self.inner.put_if_absent(self._full(path), data)

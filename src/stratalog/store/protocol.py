@@ -69,6 +69,8 @@ class Head:
     path: str
     size: int
     etag: str
+    version: str | None = None
+    """Which of several kept versions this is, if the store tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,151 @@
+"""Which records of a log are there, and who else holds them: pins, forks, the log it came from.
+
+A record is the same wherever its offset is found. So who holds one of several records is told from
+the fragments that a pin leads to; those of which records are missing are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Literal
+
+import msgspec
+
+from stratalog.errors import NotFound
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.objectlog.fragment import Fragment
+from stratalog.objectlog.manifest import Manifest, load_manifest
+from stratalog.objectlog.pin import Pin, PinStore
+from stratalog.objectlog.position import Natural
+from stratalog.objectlog.snapshot import Entry
+from stratalog.objectlog.survivors import survivors_of
+from stratalog.objectlog.tree import Tree, missing
+from stratalog.runtime import Runtime
+from stratalog.store.protocol import Store
+
+ATTEMPTS_MAX = 5
+READS_AT_ONCE = 16
+HEADS_AT_ONCE = 32
+FORK_PIN = "fork_"
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody who still leads to a record."""
+
+    kind: Literal["pin", "fork", "source", "stage"]
+    name: str
+    records: Natural = 0
+    """How many of them; 0 if that cannot be told."""
+
+    note: str = ""
+    expires_us: Natural | None = None
+
+    def __str__(self) -> str:
+        what = {
+            "pin": f"the pin {self.name}",
+            "fork": f"a fork, by the pin {self.name}",
+            "source": f"the log that this one was forked from, {self.name}",
+            "stage": f"what a job has uploaded under the stage {self.name}",
+        }[self.kind]
+        return f"{what} ({self.note})" if self.note else what
+
+
+async def present(tree: Tree, store: Store, wanted: IndexSet) -> tuple[Manifest, IndexSet]:
+    """Which of these records the log has, and the manifest that says so."""
+    for attempts_left in reversed(range(ATTEMPTS_MAX)):
+        manifest, etag = await load_manifest(store)
+        try:
+            found = [each async for _, each in _found(tree, manifest.entries, wanted)]
+            return manifest, IndexSet.union(found)
+        except NotFound as gone:
+            if (await load_manifest(store))[1] == etag or attempts_left == 0:
+                raise missing(gone.path) from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def holders_of(
+    tree: Tree, store: Store, manifest: Manifest, wanted: IndexSet, runtime: Runtime
+) -> tuple[Holder, ...]:
+    """Who else leads to one of these records. Pins whose expiry is past are released."""
+    held, _ = await PinStore(store, runtime=runtime).sort_out()
+    holders = [
+        Holder(
+            kind="fork" if pin.name.startswith(FORK_PIN) else "pin",
+            name=pin.name,
+            records=records,
+            note=pin.note,
+            expires_us=pin.expires_us,
+        )
+        for pin in held
+        if (records := await _held(tree, pin, wanted))
+    ]
+    sources: Counter[str] = Counter()
+    async with aclosing(_found(tree, manifest.entries, wanted)) as walk:
+        async for fragment, found in walk:
+            if fragment.base is not None:
+                sources[fragment.base] += len(found)
+    holders += [
+        Holder(kind="source", name=url, records=records) for url, records in sources.items()
+    ]
+    return tuple(holders)
+
+
+async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
+    """Those of these objects that are stored."""
+
+    async def is_there(path: str) -> bool:
+        try:
+            await store.head(path)
+        except NotFound:
+            return False
+        return True
+
+    there: list[str] = []
+    for start in range(0, len(paths), HEADS_AT_ONCE):
+        some = paths[start : start + HEADS_AT_ONCE]
+        found = await asyncio.gather(*map(is_there, some))
+        there += [path for path, is_kept in zip(some, found, strict=True) if is_kept]
+    return tuple(there)
+
+
+async def _held(tree: Tree, pin: Pin, wanted: IndexSet) -> int:
+    """How many of these records a pin holds. It holds whole fragments."""
+    window = pin.window
+    async with aclosing(_found(tree, filter(window.overlaps, pin.entries), wanted)) as walk:
+        return sum([len(found) async for each, found in walk if window.overlaps(each)])
+
+
+async def _found(
+    tree: Tree, entries: Iterable[Entry], wanted: IndexSet
+) -> AsyncGenerator[tuple[Fragment, IndexSet], None]:
+    """The fragments that have some of these records, and which."""
+
+    def overlaps(entry: Entry) -> bool:
+        return wanted.overlaps(range(entry.start.offset, entry.limit.offset))
+
+    async def rows(fragment: Fragment) -> IndexSet:
+        span = range(fragment.start.offset, fragment.limit.offset)
+        if not fragment.is_sparse:
+            return wanted.within(span)
+        if not fragment.count:
+            return EMPTY
+        data = (await tree.store_of(fragment).get(fragment.path)).data
+        return wanted & survivors_of(data, fragment, verify=False).offsets
+
+    async def several(some: list[Fragment]) -> list[tuple[Fragment, IndexSet]]:
+        found = await asyncio.gather(*map(rows, some))
+        return [each for each in zip(some, found, strict=True) if each[1]]
+
+    some: list[Fragment] = []
+    async with aclosing(tree.fragments(entries, overlaps)) as walk:
+        async for fragment in walk:
+            some.append(fragment)
+            if len(some) == READS_AT_ONCE:
+                for each in await several(some):
+                    yield each
+                some = []
+    for each in await several(some):
+        yield each
