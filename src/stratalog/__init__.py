@@ -78,8 +78,16 @@ if TYPE_CHECKING:
         create_log,
         fork,
     )
+    from stratalog.objectlog.certificate import Certificate, list_certificates, load_certificate
+    from stratalog.objectlog.certifying import (
+        CertificateCheck,
+        CertificateReport,
+        verify_certificate,
+    )
     from stratalog.objectlog.damage import Damage, DamageKind
     from stratalog.objectlog.destroy import DestroyReport, destroy
+    from stratalog.objectlog.erasing import erase, finish_erasures
+    from stratalog.objectlog.holding import Holder
     from stratalog.objectlog.options import ScrubOptions, SweepOptions
     from stratalog.objectlog.repair import RepairReport, repair
     from stratalog.objectlog.scrub import scrub
@@ -93,6 +101,9 @@ if TYPE_CHECKING:
 logging.getLogger("stratalog").addHandler(logging.NullHandler())
 
 __all__ = [
+    "Certificate",
+    "CertificateCheck",
+    "CertificateReport",
     "Collected",
     "Collector",
     "CollectorOptions",
@@ -113,6 +124,7 @@ __all__ = [
     "Herd",
     "HerdLog",
     "HerdOptions",
+    "Holder",
     "IndexSet",
     "Limits",
     "LogPosition",
@@ -153,8 +165,12 @@ __all__ = [
     "copy_log",
     "create_log",
     "destroy",
+    "erase",
     "errors",
+    "finish_erasures",
     "fork",
+    "list_certificates",
+    "load_certificate",
     "open_store",
     "repair",
     "roll_up",
@@ -162,9 +178,13 @@ __all__ = [
     "sweep",
     "sync",
     "verify",
+    "verify_certificate",
 ]
 
 _HOMES = {
+    "Certificate": "stratalog.objectlog.certificate",
+    "CertificateCheck": "stratalog.objectlog.certifying",
+    "CertificateReport": "stratalog.objectlog.certifying",
     "Damage": "stratalog.objectlog.damage",
     "DamageKind": "stratalog.objectlog.damage",
     "DestroyReport": "stratalog.objectlog.destroy",
@@ -172,6 +192,7 @@ _HOMES = {
     "Herd": "stratalog.herd",
     "HerdLog": "stratalog.herd",
     "HerdOptions": "stratalog.herd",
+    "Holder": "stratalog.objectlog.holding",
     "IndexSet": "stratalog.indexset",
     "Mark": "stratalog.herd",
     "RepairReport": "stratalog.objectlog.repair",
@@ -186,12 +207,17 @@ _HOMES = {
     "SweepReport": "stratalog.objectlog.sweep",
     "VerifyReport": "stratalog.objectlog.verification",
     "destroy": "stratalog.objectlog.destroy",
+    "erase": "stratalog.objectlog.erasing",
+    "finish_erasures": "stratalog.objectlog.erasing",
+    "list_certificates": "stratalog.objectlog.certificate",
+    "load_certificate": "stratalog.objectlog.certificate",
     "open_store": "stratalog.store",
     "repair": "stratalog.objectlog.repair",
     "roll_up": "stratalog.herd",
     "scrub": "stratalog.objectlog.scrub",
     "sweep": "stratalog.objectlog.sweep",
     "verify": "stratalog.objectlog.verification",
+    "verify_certificate": "stratalog.objectlog.certifying",
 }
 
 

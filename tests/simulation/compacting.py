@@ -1,14 +1,14 @@
 """The log under compaction: owners who give records up, beside everybody who keeps a log.
 
 What lives is decided as a state machine decides it: records die one by one and never come back,
-and a compaction is told what lived when its owner looked. Several compactors run at once, one of
-them with the strictness of an erasure, beside writers, readers, pins, cursors, collectors and
-sweepers; some go through a writer of their process. All may stall before they decide something,
-and die at any call.
+and a compaction is told what lived when its owner looked. Several compactors and an eraser run at
+once, beside writers, readers, pins, cursors, collectors and sweepers; some go through a writer of
+their process. All may stall before they decide something, and die at any call.
 
 The store objects when a record goes that nobody has given up, when one comes back, or when
-``collected`` is not the sum of what is gone (``linked_records``). Readers must see every record
-that lives, in its place. At the end nothing is stored that nothing leads to.
+``collected`` is not the sum of what is gone (``linked_records``), or when a record is stored
+anywhere that a certificate calls erased. Readers must see every record that lives, in its place. At
+the end nothing is stored that nothing leads to, and every erasure that was begun is finished.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stratalog.errors import Trimmed
 from stratalog.objectlog import replanting
 from stratalog.objectlog.stage import STAGE_PREFIX
 from stratalog.objectlog.sweep import sweep
+from stratalog.runtime import Runtime
 from stratalog.testing import Node, Row, Simulation, check_appends
 
 WRITES = 8
@@ -33,11 +34,13 @@ PINS = 2
 CURSOR_STEPS = 4
 COLLECTIONS = 4
 COMPACTIONS = 8
+ERASURES = 2
 SWEEPS = 2
 DEATHS = (0.0, 0.2, 0.6, 0.95)
 WEAK_MOMENTS = {
     **keeping.WEAK_MOMENTS,
     "compactor": ("put manifest", "put manifest", "put gc", "put stage", "put log", "delete"),
+    "eraser": ("put manifest", "put certificate", "put gc", "put log", "delete", "get manifest"),
     "pinner": ("put pin", "get manifest"),
 }
 
@@ -58,6 +61,7 @@ class Compacting(Keeping):
             Crew("cursor", self.hold, CURSOR_STEPS, 1, 8),
             Crew("collector", self.collect, COLLECTIONS, (1, 2), 12),
             Crew("compactor", self.compact, COMPACTIONS, (1, 2, 3), 25),
+            Crew("eraser", self.erase, ERASURES, (0, 1, 1, 2), 25),
             Crew("sweeper", self.sweep, SWEEPS, 1, 12),
         )
 
@@ -104,6 +108,46 @@ class Compacting(Keeping):
             writer=node.name,
             options=options,
             runtime=node.runtime,
+        )
+
+    # Erasing
+
+    async def erase(self, node: Node, operations: int) -> None:
+        for _ in range(operations):
+            await self.rest(operations)
+            with forgiven():
+                if self.random.random() < 0.3:
+                    await self.finish_erasures(self.way(node), node.name, node.runtime)
+                else:
+                    await self.erase_once(node)
+
+    async def erase_once(self, node: Node) -> None:
+        """Some records, one of the newest often among them."""
+        records = self.store.records
+        low, high = records.first_offset, records.tail - 1
+        drawn = [self.random.randint(low, high) for _ in range(self.random.randint(1, 3))]
+        if self.random.random() < 0.4:
+            drawn.append(high)
+        records.dead.update(drawn)
+        await sl.erase(
+            self.way(node),
+            sl.IndexSet.of(drawn),
+            despite_holders=self.random.random() < 0.5,
+            writer=node.name,
+            options=self.erasing(),
+            runtime=node.runtime,
+        )
+
+    async def finish_erasures(self, store: sl.Store, writer: str, runtime: Runtime) -> None:
+        await sl.finish_erasures(store, writer=writer, options=self.erasing(), runtime=runtime)
+
+    def erasing(self) -> sl.CompactOptions:
+        return sl.CompactOptions(
+            fragment_bytes=self.random.choice((100, 2000)),
+            compression="none",
+            attempts_max=self.random.choice((2, 5)),
+            interval_s=self.random.choice((0.0, 0.0, 3.0)),
+            timeout_s=TIMEOUT_S,
         )
 
     async def operation(self, node: Node, log: sl.LogWriter, name: str) -> None:
@@ -181,6 +225,11 @@ class Compacting(Keeping):
             async for row in self.store.list(STAGE_PREFIX)
         ]
         await sweep(self.store, revoke=stages, runtime=runtime)
+        await self.finish_erasures(self.store, "last", runtime)
+        for certificate in await sl.list_certificates(self.store):
+            report = await sl.verify_certificate(certificate, self.store, runtime=runtime)
+            assert certificate.complete, certificate.reasons
+            assert report.holds, report.checks
 
     async def check_history(self) -> None:
         """What is there, and what is gone, explain all answers together."""
@@ -191,7 +240,8 @@ class Compacting(Keeping):
                 async for record in reader.records(reader.first_offset)
             ]
             self.check_rows(rows, reader.first_offset, reader.tail)
-        check_appends(self.history, list(records.before(records.tail)))
+        rows = list(records.before(records.tail))
+        check_appends(self.history, rows, blanks=records.blanks)
         self.check_nothing_was_swallowed()
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simulation.promises import PromiseBroken, promise
+from stratalog.indexset import IndexSet
 from stratalog.objectlog.fragment import Fragment, is_relative
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.position import FIRST_OFFSET
@@ -81,6 +82,11 @@ class LinkedRecords:
         self.dead: set[int] = set()
         """What the owner of the state has given up. Only this may be compacted."""
 
+        self.blanks: set[int] = set()
+        """Offsets that never had a record: an eraser has stepped over them."""
+
+        self._erased: set[Row] = set()
+
     @property
     def tail(self) -> int:
         return self.first_offset + len(self._rows)
@@ -126,11 +132,26 @@ class LinkedRecords:
         tail = self.tail
         promise(start == tail, "records", f"{fragment.path} starts at {start}, not at {tail}")
         rows, items = self._stored(fragment)
+        if fragment.is_sparse:
+            promise((limit, rows) == (start + 1, []), "records", f"{fragment.path} is no blank")
+            rows, items = [(start, fragment.start.timestamp_us, b"blank %d" % start)], [EMPTY]
+            self.blanks.add(start)
+            self.dead.add(start)
+            self._gone.add(start)
         offsets = [offset for offset, _, _ in rows]
         promise(offsets == [*range(start, limit)], "records", f"{fragment.path} has {offsets}")
         self._rows.extend(rows)
         self._items.extend(items)
         self._total += Setsum.total(items)
+
+    def erase(self, offsets: IndexSet) -> None:
+        """A certificate says that nothing of these records is stored anywhere."""
+        self._erased.update(row for row in self._rows if row[0] in offsets)
+
+    def check_erased(self, key: str, data: bytes) -> None:
+        """Hold a stored fragment against what was erased."""
+        found = self._erased.intersection(read_rows(data)) if self._erased else ()
+        promise(not found, "erased", f"{key} has {found}")
 
     def _stored(self, fragment: Fragment) -> tuple[list[Row], list[Setsum]]:
         """The rows of a fragment as they are stored, and the sum of each."""
@@ -169,4 +190,4 @@ def _place(fragment: Fragment) -> tuple[str, int, int]:
 def read_rows(data: bytes) -> list[Row]:
     """The rows of a stored fragment."""
     table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return list(zip(*(column.to_pylist() for column in table.columns[:3]), strict=True))

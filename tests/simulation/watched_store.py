@@ -5,6 +5,7 @@ version     no two versions of a mutable object are ever byte-equal
 reached     nothing is deleted that a stored manifest leads to, be it that of another log
 pinned      nothing is deleted that a pin holds which counts
 forked      an open fork has its pin for as long as it reaches into its source
+erased      what a certificate calls erased is in no object of its log, then and for ever
 successor   a log that continues another one is the one that its seal names, and starts at its end
 
 What a single log has promised besides is told in ``watched_log``.
@@ -17,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from simulation.linked_records import LinkedRecords, Objects
 from simulation.promises import PromiseBroken, promise
 from simulation.watched_log import WatchedLog
+from stratalog.objectlog.certificate import Certificate, decode_certificate
 from stratalog.objectlog.cursor import Cursor
 from stratalog.objectlog.garbage import Garbage
 from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
@@ -26,8 +28,8 @@ from stratalog.store.memory import MemoryStore
 from stratalog.store.protocol import Blob, Head, Listed
 
 IMMUTABLE = ("log/", "snapshot/")
-MUTABLE = ("manifest/", "gc/", "cursor/", "pin/", "stage/")
-NEVER_DELETED = ("manifest/", "gc/", "cursor/", "pin/")
+MUTABLE = ("manifest/", "gc/", "cursor/", "pin/", "stage/", "certificate/")
+NEVER_DELETED = ("manifest/", "gc/", "cursor/", "pin/", "certificate/")
 
 
 class WatchedBucket:
@@ -114,6 +116,8 @@ class WatchedBucket:
 
     def _landed(self, path: str, data: bytes) -> None:
         name, rest = self.split(path)
+        if rest.startswith("log/"):
+            self.log(name).records.check_erased(path, data)
         if not rest.startswith(MUTABLE):
             return
         log = self.log(name)
@@ -128,9 +132,21 @@ class WatchedBucket:
             self._check_fork(log)
             if is_new:
                 self._check_predecessor(log.manifest)
+        elif rest.startswith("certificate/"):
+            self._certified(log, decode_certificate(data, rest))
         elif rest.startswith("pin/"):
             for each in self.logs.values():
                 self._check_fork(each)
+
+    def _certified(self, log: WatchedLog, certificate: Certificate) -> None:
+        if not certificate.complete:
+            return
+        promise(certificate.balances, "erased", f"{certificate.path} does not balance")
+        log.records.erase(certificate.erased)
+        for path, data in self._store._objects.items():
+            name, rest = self.split(path)
+            if name == log.name and rest.startswith("log/"):
+                log.records.check_erased(path, data)
 
     def _check_fork(self, log: WatchedLog) -> None:
         note = log.note

@@ -9,7 +9,8 @@
 It is written before anything changes, so that an erasure that was cut short is known and finished:
 
     begun ──► erasing      before each attempt to publish: what goes, and its sums
-    erasing ──► done       after the old objects were looked for and not found
+    erasing ──► done       after the old objects were looked for
+    done ──► done          if something stood against it: when it was looked at again
 
 ``offsets`` are ranges, ``[start, limit)``. The query is not kept, since it may name who is to be
 forgotten; its salted hash is. ``sha3_256`` is the hash of everything else, so that a certificate
@@ -31,6 +32,7 @@ from stratalog.objectlog.manifest import refuse_newer_format
 from stratalog.objectlog.position import Natural
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.setsum import Setsum
+from stratalog.store import StoreLike, open_store
 from stratalog.store.protocol import Store
 
 CERTIFICATE_PREFIX = "certificate/"
@@ -138,14 +140,20 @@ def decode_certificate(data: bytes, path: str | None = None) -> Certificate:
     return found
 
 
-async def load_certificate(store: Store, certificate_id: str) -> tuple[Certificate, str]:
-    path = certificate_path(certificate_id)
-    blob = await store.get(path)
-    return decode_certificate(blob.data, path), blob.etag
+async def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
+    """The certificate of this id. ``NotFound`` if the log has none."""
+    return (await read_certificate(open_store(url), certificate_id))[0]
 
 
-async def list_certificates(store: Store) -> list[Certificate]:
+async def list_certificates(url: StoreLike) -> list[Certificate]:
     """All certificates of a log, oldest first."""
+    store = open_store(url)
     paths = [row.path async for row in store.list(CERTIFICATE_PREFIX)]
     found = [decode_certificate((await store.get(path)).data, path) for path in paths]
     return sorted(found, key=lambda each: (each.begun_us, each.id))
+
+
+async def read_certificate(store: Store, certificate_id: str) -> tuple[Certificate, str]:
+    path = certificate_path(certificate_id)
+    blob = await store.get(path)
+    return decode_certificate(blob.data, path), blob.etag

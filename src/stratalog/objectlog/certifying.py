@@ -34,7 +34,7 @@ Outcome = Literal["holds", "broken", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CertificateCheck:
     """One thing that a certificate says, and whether it is so."""
 
     name: str
@@ -47,7 +47,7 @@ class CertificateReport:
     """What became of all checks."""
 
     certificate: Certificate
-    checks: tuple[Check, ...]
+    checks: tuple[CertificateCheck, ...]
 
     @property
     def holds(self) -> bool:
@@ -62,7 +62,7 @@ async def verify_certificate(
     query: str | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> CertificateReport:
-    """Check a certificate, and with ``url`` the log that it is about.
+    """CertificateCheck a certificate, and with ``url`` the log that it is about.
 
     With ``query`` also whether it is about the records that this query chooses.
     """
@@ -70,65 +70,71 @@ async def verify_certificate(
     if query is not None:
         is_about = certificate.is_about(query)
         told = "its hash is that of the query" if is_about else "it is about another query"
-        checks.append(Check("query", "holds" if is_about else "broken", told))
+        checks.append(CertificateCheck("query", "holds" if is_about else "broken", told))
     if url is not None:
         checks += await _against_log(certificate, url, runtime)
     return CertificateReport(certificate, tuple(checks))
 
 
-def _unchanged(certificate: Certificate) -> Check:
+def _unchanged(certificate: Certificate) -> CertificateCheck:
     if certificate.state != "done":
-        return Check("unchanged", "broken", "the erasure was not finished: erase again")
+        return CertificateCheck("unchanged", "broken", "the erasure was not finished: erase again")
     if certificate.digest != certificate.sha3_256:
-        return Check("unchanged", "broken", "it says something else than when it was written")
-    return Check("unchanged", "holds", "it hashes to what it says")
+        return CertificateCheck(
+            "unchanged", "broken", "it says something else than when it was written"
+        )
+    return CertificateCheck("unchanged", "holds", "it hashes to what it says")
 
 
-def _balance(certificate: Certificate) -> Check:
+def _balance(certificate: Certificate) -> CertificateCheck:
     if certificate.balances:
-        return Check("balance", "holds", "what was there is what went and what stayed")
-    return Check("balance", "broken", "what went and what stayed is not what was there")
+        return CertificateCheck("balance", "holds", "what was there is what went and what stayed")
+    return CertificateCheck("balance", "broken", "what went and what stayed is not what was there")
 
 
-async def _against_log(certificate: Certificate, url: StoreLike, runtime: Runtime) -> list[Check]:
+async def _against_log(
+    certificate: Certificate, url: StoreLike, runtime: Runtime
+) -> list[CertificateCheck]:
     store = PatientStore(open_store(url), runtime, CHECK_TIMEOUT_S)
     tree = Tree(store, ByteCache[Snapshot](CACHE_BYTES))
     manifest, there = await present(tree, store, certificate.erased)
     if there:
         told = f"{len(there)} of the records are there, offset {there.first} among them"
-        absent = Check("absent", "broken", told)
+        absent = CertificateCheck("absent", "broken", told)
     else:
-        absent = Check("absent", "holds", "the log has none of the records")
+        absent = CertificateCheck("absent", "holds", "the log has none of the records")
     kept = await stored_of(store, certificate.objects)
     surprising = [path for path in kept if path not in certificate.kept]
     if surprising:
-        deleted = Check("deleted", "broken", f"{surprising[0]} is stored")
+        deleted = CertificateCheck("deleted", "broken", f"{surprising[0]} is stored")
     elif kept:
-        deleted = Check(
+        deleted = CertificateCheck(
             "deleted", "unknown", f"{len(kept)} objects are still there, as the certificate says"
         )
     else:
-        deleted = Check("deleted", "holds", f"{len(certificate.objects)} objects are gone")
+        deleted = CertificateCheck(
+            "deleted", "holds", f"{len(certificate.objects)} objects are gone"
+        )
     return [absent, deleted, await _sums(certificate, manifest, tree)]
 
 
-async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> Check:
+async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> CertificateCheck:
     """What stayed can be compared as long as nothing else has gone."""
     tail = certificate.tail
     if tail is None or manifest.tail.offset < tail:
-        return Check("sums", "broken", "this is another log, or an older one")
+        return CertificateCheck("sums", "broken", "this is another log, or an older one")
     if manifest.collected_sum != certificate.collected:
         told = "more has left the log since, so that what stayed cannot be compared"
-        return Check("sums", "unknown", told)
+        return CertificateCheck("sums", "unknown", told)
 
     def is_later(entry: Entry) -> bool:
         return entry.limit.offset > tail
 
-    later: list[Setsum] = []
     async with aclosing(tree.fragments(manifest.entries, is_later)) as walk:
-        async for fragment in walk:
-            later.append(fragment.setsum)
+        later = [fragment.setsum async for fragment in walk]
     total = Setsum.total(entry.setsum for entry in manifest.entries)
     if total - Setsum.total(later) != certificate.setsum_after:
-        return Check("sums", "broken", "the log adds up to something else")
-    return Check("sums", "holds", "the log adds up to what stayed; `stratalog scrub` hashes it all")
+        return CertificateCheck("sums", "broken", "the log adds up to something else")
+    return CertificateCheck(
+        "sums", "holds", "the log adds up to what stayed; `stratalog scrub` hashes it all"
+    )

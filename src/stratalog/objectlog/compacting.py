@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_OPTIONS = CompactOptions()
 SNAPSHOT_CACHE_BYTES = 8 * MIB
+STAGE_NOTE = "a compaction"
 
 OnProgress = Callable[[int, int], None]
 """Called with how many fragments were examined and rewritten, and how many there are."""
@@ -222,7 +223,7 @@ class Compactor:
     async def _attempt(self) -> Compacted:
         removed = await self._finish_others()
         stage = await Stage.register(
-            self._url, owner=self._writer, note="a compaction", runtime=self._runtime
+            self._url, owner=self._writer, note=STAGE_NOTE, runtime=self._runtime
         )
         try:
             return await self._compact(stage, removed)

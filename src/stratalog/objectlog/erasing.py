@@ -30,10 +30,10 @@ from stratalog.objectlog.certificate import (
     decode_certificate,
     hash_of_query,
     list_certificates,
-    load_certificate,
+    read_certificate,
 )
 from stratalog.objectlog.collector import Collector
-from stratalog.objectlog.compacting import Compactor, Intent, OnProgress
+from stratalog.objectlog.compacting import STAGE_NOTE, Compactor, Intent, OnProgress
 from stratalog.objectlog.holding import Holder, holders_of, present, stored_of
 from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
@@ -91,8 +91,12 @@ async def finish_erasures(
     options: CompactOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> list[Certificate]:
-    """Finish the erasures that were cut short; gives their certificates."""
-    return await _Eraser(url, on_progress, writer, options, runtime).finish_all()
+    """Finish the erasures that were cut short, and look again at those that were not complete.
+
+    Gives their certificates as they are now.
+    """
+    eraser = _Eraser(url, on_progress, writer, options, runtime)
+    return await eraser.finish_all(also_incomplete=True)
 
 
 class _Eraser:
@@ -111,10 +115,14 @@ class _Eraser:
         self._options = options
         self._runtime = runtime
 
-    async def finish_all(self) -> list[Certificate]:
+    async def finish_all(self, *, also_incomplete: bool = False) -> list[Certificate]:
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
-        left = [each for each in await list_certificates(self._store) if each.state != "done"]
+        left = [
+            each
+            for each in await list_certificates(self._store)
+            if each.state != "done" or (also_incomplete and not each.complete)
+        ]
         return [await self._finish(each) for each in left]
 
     async def erase(
@@ -190,7 +198,7 @@ class _Eraser:
         async def note(intent: Intent) -> None:
             def noted(certificate: Certificate) -> Certificate | None:
                 if certificate.state == "done":
-                    return None
+                    return None  # by somebody else
                 return msgspec.structs.replace(
                     certificate,
                     state="erasing",
@@ -235,21 +243,21 @@ class _Eraser:
     async def _end(
         self, certificate_id: str, manifest: Manifest, doomed: IndexSet, swept: SweepReport
     ) -> Certificate:
-        current, _ = await load_certificate(self._store, certificate_id)
+        current, _ = await read_certificate(self._store, certificate_id)
         kept = await stored_of(self._store, current.objects)
         holders = [
             *await self._holders(manifest, doomed),
             *(
-                Holder(kind="stage", name=stage.incarnation, note=f"{stage.owner}: {stage.note}")
+                Holder(kind="stage", name=stage.incarnation, note=f"by {stage.owner}")
                 for stage in swept.stages
-                if stage.incarnation in swept.spared
+                if stage.note == STAGE_NOTE  # it may have read what was still there
             ),
         ]
         versions = await self._versions(current.path)
         there = Setsum.total(entry.setsum for entry in manifest.entries)
 
         def ended(certificate: Certificate) -> Certificate | None:
-            if certificate.state == "done":
+            if certificate.complete:
                 return None
             if certificate.setsum_before is None:  # the log itself had none of them
                 certificate = msgspec.structs.replace(
@@ -295,7 +303,7 @@ class _Eraser:
         sealed: bool = False,
     ) -> Certificate:
         """The certificate, changed by CAS, or as it is if nothing is left to change."""
-        current, etag = await load_certificate(self._store, certificate_id)
+        current, etag = await read_certificate(self._store, certificate_id)
         while True:
             changed = change(current)
             if changed is None:

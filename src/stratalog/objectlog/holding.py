@@ -48,7 +48,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "pin": f"the pin {self.name}",
             "fork": f"a fork, by the pin {self.name}",
             "source": f"the log that this one was forked from, {self.name}",
-            "stage": f"what a job has uploaded under the stage {self.name}",
+            "stage": f"a compaction that is under way, or was killed, with the stage {self.name}",
         }[self.kind]
         return f"{what} ({self.note})" if self.note else what
 

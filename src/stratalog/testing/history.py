@@ -29,7 +29,7 @@ happened.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, Protocol, TypeVar
@@ -183,12 +183,21 @@ class History:
         return self._last
 
 
-def check_appends(history: History, records: Sequence[Row], *, first_offset: int = 1) -> None:
-    """Raise ``HistoryViolation`` unless the final log explains the history. O(n log n)."""
+def check_appends(
+    history: History,
+    records: Sequence[Row],
+    *,
+    first_offset: int = 1,
+    blanks: Collection[int] = (),
+) -> None:
+    """Raise ``HistoryViolation`` unless the final log explains the history. O(n log n).
+
+    ``blanks`` are offsets that an eraser has left out: the rows there stand for nothing.
+    """
     log = _FinalLog(records, first_offset)
     writers = _writers(history)
     for offset, _, body in records:
-        if body not in writers:
+        if body not in writers and offset not in blanks:
             raise HistoryViolation("origin", f"nobody wrote {_shown(body)} at offset {offset}")
     starts: dict[int, int] = {}
     for operation in history.operations:
