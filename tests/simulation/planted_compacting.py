@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 from unittest.mock import patch
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import collector as collector_module
+from stratalog.objectlog import erasing as erasing_module
 from stratalog.objectlog import reader as reader_module
 from stratalog.objectlog.collector import Collector
 from stratalog.objectlog.compacting import Compactor
@@ -28,8 +30,11 @@ from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.removal import OnProgress, Removed
 from stratalog.objectlog.snapshot import snapshot_path
 from stratalog.objectlog.survivors import Survivors
+from stratalog.objectlog.sweep import SweepReport, sweep
 from stratalog.objectlog.tree import Window, cut
+from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import Store
 
 _divide = Survivors.divide
 _compacted_names = UploadNames.compacted
@@ -132,7 +137,7 @@ def compact_the_newest_fragment() -> Iterator[None]:
         newest = manifest.fragments[-1]
         before = found[-1].fragment.limit.offset if found else manifest.first_offset
         if newest.limit.offset <= self._up_to and before == newest.start.offset:
-            found.append(Candidate(newest, await self._live_in(newest)))
+            found.append(await self._judged(newest))
         return found
 
     with (
@@ -163,6 +168,36 @@ def merge_equal_sums_under_one_name() -> Iterator[None]:
 
 
 @contextmanager
+def certify_what_others_hold() -> Iterator[None]:
+    """A certificate does not ask who else holds the records: ``erased``."""
+
+    def careless(*_: object) -> tuple[str, ...]:
+        return ()
+
+    with patch.object(erasing_module, "_reasons", careless):
+        yield
+
+
+@contextmanager
+def certify_without_a_sweep() -> Iterator[None]:
+    """What a job has uploaded and never linked is left, and may be a copy: ``erased``."""
+
+    async def idle(url: Store, **options: object) -> SweepReport:
+        return await sweep(url, dry_run=True, runtime=cast(Runtime, options["runtime"]))
+
+    with patch.object(erasing_module, "sweep", idle):
+        yield
+
+
+@contextmanager
+def certify_beside_a_compaction() -> Iterator[None]:
+    """A compaction has read the records before they were erased, and stores them again after:
+    ``erased``."""
+    with patch.object(erasing_module, "STAGE_NOTE", "nobody"):
+        yield
+
+
+@contextmanager
 def read_on_from_the_old_place() -> Iterator[None]:
     """What takes the place of a fragment is read from its beginning: twice, to a reader."""
 
@@ -181,4 +216,7 @@ PLANTED = (
     compact_the_newest_fragment,
     merge_equal_sums_under_one_name,
     read_on_from_the_old_place,
+    certify_what_others_hold,
+    certify_without_a_sweep,
+    certify_beside_a_compaction,
 )
