@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     )
     from stratalog.objectlog.damage import Damage, DamageKind
     from stratalog.objectlog.destroy import DestroyReport, destroy
-    from stratalog.objectlog.erasing import erase, finish_erasures
+    from stratalog.objectlog.erasing import Erasable, erase, finish_erasures, preview_erasure
     from stratalog.objectlog.holding import Holder
     from stratalog.objectlog.options import ScrubOptions, SweepOptions
     from stratalog.objectlog.repair import RepairReport, repair
@@ -118,6 +118,7 @@ __all__ = [
     "DamageKind",
     "DestroyReport",
     "DirtyLog",
+    "Erasable",
     "Forked",
     "Fragment",
     "Garbage",
@@ -172,6 +173,7 @@ __all__ = [
     "list_certificates",
     "load_certificate",
     "open_store",
+    "preview_erasure",
     "repair",
     "roll_up",
     "scrub",
@@ -207,7 +209,9 @@ _HOMES = {
     "SweepReport": "stratalog.objectlog.sweep",
     "VerifyReport": "stratalog.objectlog.verification",
     "destroy": "stratalog.objectlog.destroy",
+    "Erasable": "stratalog.objectlog.erasing",
     "erase": "stratalog.objectlog.erasing",
+    "preview_erasure": "stratalog.objectlog.erasing",
     "finish_erasures": "stratalog.objectlog.erasing",
     "list_certificates": "stratalog.objectlog.certificate",
     "load_certificate": "stratalog.objectlog.certificate",

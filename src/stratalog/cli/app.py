@@ -8,12 +8,14 @@ import typer
 
 from stratalog._version import __version__
 from stratalog.cli.append import append
+from stratalog.cli.certificates import certificates
 from stratalog.cli.collect import collect
 from stratalog.cli.compact import compact
 from stratalog.cli.cost import cost
 from stratalog.cli.cursors import cursors
 from stratalog.cli.destroy import destroy
 from stratalog.cli.doctor import doctor
+from stratalog.cli.erase import erase
 from stratalog.cli.exits import exits_as_text
 from stratalog.cli.fork import copy, fork
 from stratalog.cli.herds import herds
@@ -77,6 +79,7 @@ for command in (
     copy,
     collect,
     compact,
+    erase,
     sweep,
     scrub,
     doctor,
@@ -88,6 +91,7 @@ for command in (
     app.command()(command)
 app.add_typer(cursors)
 app.add_typer(pins)
+app.add_typer(certificates)
 app.add_typer(sinks)
 app.add_typer(herds)
 app.add_typer(pipelines)

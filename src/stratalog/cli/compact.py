@@ -85,9 +85,9 @@ def compact(
 
         if live_file is not None:
             assert up_to is not None
-            done = _by_set(url, _loaded(live_file), up_to, tell, options)
+            done = _by_set(url, loaded(live_file), up_to, tell, options)
         else:
-            _check_there(url)  # Spark takes its time to start
+            check_there(url)  # Spark takes its time to start
             from stratalog.pipeline.log_compact import compact_log
             from stratalog.pipeline.session import session
 
@@ -97,7 +97,7 @@ def compact(
     _tell(done, as_json)
 
 
-def _check_there(url: str) -> None:
+def check_there(url: str) -> None:
     from stratalog import sync
 
     with sync.LogReader.open(url):
@@ -112,7 +112,7 @@ def _by_set(
     return sync.compact(url, live, up_to=up_to, on_progress=on_progress, options=options)
 
 
-def _loaded(file: Path) -> IndexSet:
+def loaded(file: Path) -> IndexSet:
     import msgspec
 
     from stratalog.errors import Invalid

@@ -16,6 +16,7 @@ whether it has happened is read off the log. ``docs/design/013-erasure.md`` has 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -83,6 +84,27 @@ async def erase(
     return await eraser.erase(doomed, despite_holders, query, note)
 
 
+@dataclass(frozen=True, slots=True)
+class Erasable:
+    """What an erasure would find."""
+
+    offsets: IndexSet
+    """Which of the records the log has."""
+
+    holders: tuple[Holder, ...]
+    """Who else holds some."""
+
+
+async def preview_erasure(
+    url: StoreLike, doomed: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
+) -> Erasable:
+    """What ``erase`` would take out now, and who stands in its way.
+
+    Nothing is written, but that pins are released whose expiry is past.
+    """
+    return await _Eraser(url, None, None, DEFAULT_OPTIONS, runtime).preview(doomed)
+
+
 async def finish_erasures(
     url: StoreLike,
     *,
@@ -128,20 +150,21 @@ class _Eraser:
     async def erase(
         self, doomed: IndexSet, despite_holders: bool, query: str, note: str
     ) -> Certificate | None:
-        manifest, there = await present(self._tree(), self._store, doomed)
-        holders = await self._holders(manifest, doomed)
-        if not there and not holders:
+        found = await self.preview(doomed)
+        if not found.offsets and not found.holders:
             return None
-        if holders and not despite_holders:
-            raise _held(holders)
-        begun = await self._begin(manifest, doomed, query, note)
-        return await self._finish(begun)
+        if found.holders and not despite_holders:
+            raise _held(found.holders)
+        return await self._finish(await self._begin(doomed, query, note))
+
+    async def preview(self, doomed: IndexSet) -> Erasable:
+        manifest, there = await present(self._tree(), self._store, doomed)
+        return Erasable(there, await self._holders(manifest, doomed))
 
     # The steps
 
-    async def _begin(
-        self, manifest: Manifest, doomed: IndexSet, query: str, note: str
-    ) -> Certificate:
+    async def _begin(self, doomed: IndexSet, query: str, note: str) -> Certificate:
+        manifest, _ = await load_manifest(self._store)
         made = self._runtime.new_id(ID_LENGTH)
         certificate = Certificate(
             id=made,

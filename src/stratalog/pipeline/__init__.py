@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
     from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
     from stratalog.pipeline.log_compact import compact_log, live_set
+    from stratalog.pipeline.log_erase import erase_where, matching
     from stratalog.pipeline.materialized import (
         Materialized,
         MaterializedLog,
@@ -60,9 +61,11 @@ __all__ = [
     "Trouble",
     "collect_herd",
     "compact_log",
+    "erase_where",
     "html_of",
     "latest_by_key",
     "live_set",
+    "matching",
     "open_session",
     "pinned_herd",
     "pinned_log",
@@ -100,6 +103,8 @@ _HOMES = {
     "html_of": "report",
     "latest_by_key": "merging",
     "live_set": "log_compact",
+    "erase_where": "log_erase",
+    "matching": "log_erase",
     "open_session": "session",
     "pinned_herd": "reading",
     "pinned_log": "reading",

@@ -8,6 +8,7 @@ gets sets, not rows. Fragments are read again and rewritten by the driver.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -86,15 +87,22 @@ def _asked(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
     with pinned_log(spark, place, to_offset=up_to) as records:
         records.createOrReplaceTempView(VIEW)
         try:
-            frame = spark.sql(query)
-            return live_set(frame)
-        except (AnalysisException, ParseException) as error:
-            raise Invalid(
-                f"the query does not say what lives: {_first_line(error)}",
-                hint="It reads the view log (offset, timestamp, body) and gives offsets.",
-            ) from None
+            with asked_of("the query does not say what lives"):
+                return live_set(spark.sql(query))
         finally:
             spark.catalog.dropTempView(VIEW)
+
+
+@contextmanager
+def asked_of(trouble: str) -> Iterator[None]:
+    """A wrong expression is ``Invalid``, and says what it should have been."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        raise Invalid(
+            f"{trouble}: {_first_line(error)}",
+            hint="It is about the records of a log: offset, timestamp, body.",
+        ) from None
 
 
 def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

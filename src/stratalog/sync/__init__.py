@@ -36,11 +36,17 @@ from stratalog.objectlog import (
     Compacted,
     CompactOptions,
     ReaderOptions,
+    certifying,
+    erasing,
 )
+from stratalog.objectlog import certificate as certificates
+from stratalog.objectlog.certificate import Certificate
+from stratalog.objectlog.certifying import CertificateReport
 from stratalog.objectlog.collector import DEFAULT_OPTIONS
 from stratalog.objectlog.compacting import DEFAULT_OPTIONS as DEFAULT_COMPACT
 from stratalog.objectlog.compacting import OnProgress as OnCompactProgress
 from stratalog.objectlog.destroy import destroy as aio_destroy
+from stratalog.objectlog.erasing import Erasable
 from stratalog.objectlog.pickling import sendable
 from stratalog.objectlog.removal import OnProgress
 from stratalog.objectlog.repair import repair as aio_repair
@@ -312,6 +318,95 @@ def collect(
     return collector.collect(cut_off, on_progress)
 
 
+def erase(
+    url: StoreLike,
+    doomed: IndexSet,
+    *,
+    despite_holders: bool = False,
+    query: str = "",
+    note: str = "",
+    on_progress: OnCompactProgress | None = None,
+    writer: str | None = None,
+    options: CompactOptions = DEFAULT_COMPACT,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Certificate | None:
+    """Take these records out of the log, delete the objects that had them, and certify it.
+
+    None if neither the log nor a pin has any of them. ``Conflict`` if pins, forks or the log that
+    this one was forked from hold some, unless ``despite_holders``: then the certificate names them
+    and says that the erasure is not complete. Of ``query`` only a hash is kept; ``note`` is kept as
+    it is. What an earlier erasure has left undone is done first.
+    """
+    return loop_thread().run(
+        lambda: erasing.erase(
+            url,
+            doomed,
+            despite_holders=despite_holders,
+            query=query,
+            note=note,
+            on_progress=on_progress,
+            writer=writer,
+            options=options,
+            runtime=runtime,
+        )
+    )
+
+
+def preview_erasure(
+    url: StoreLike, doomed: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
+) -> Erasable:
+    """What ``erase`` would take out now, and who stands in its way.
+
+    Nothing is written, but that pins are released whose expiry is past.
+    """
+    return loop_thread().run(lambda: erasing.preview_erasure(url, doomed, runtime=runtime))
+
+
+def finish_erasures(
+    url: StoreLike,
+    *,
+    on_progress: OnCompactProgress | None = None,
+    writer: str | None = None,
+    options: CompactOptions = DEFAULT_COMPACT,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> list[Certificate]:
+    """Finish the erasures that were cut short, and look again at those that were not complete.
+
+    Gives their certificates as they are now.
+    """
+    return loop_thread().run(
+        lambda: erasing.finish_erasures(
+            url, on_progress=on_progress, writer=writer, options=options, runtime=runtime
+        )
+    )
+
+
+def list_certificates(url: StoreLike) -> list[Certificate]:
+    """All certificates of a log, oldest first."""
+    return loop_thread().run(lambda: certificates.list_certificates(url))
+
+
+def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
+    """The certificate of this id. ``NotFound`` if the log has none."""
+    return loop_thread().run(lambda: certificates.load_certificate(url, certificate_id))
+
+
+def verify_certificate(
+    certificate: Certificate,
+    url: StoreLike | None = None,
+    *,
+    query: str | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> CertificateReport:
+    """Check a certificate, and with ``url`` the log that it is about.
+
+    With ``query`` also whether it is about the records that this query chooses.
+    """
+    return loop_thread().run(
+        lambda: certifying.verify_certificate(certificate, url, query=query, runtime=runtime)
+    )
+
+
 def compact(
     url: StoreLike,
     live: IndexSet,
@@ -385,10 +480,16 @@ __all__ = [
     "copy_log",
     "create_log",
     "destroy",
+    "erase",
+    "finish_erasures",
     "fork",
+    "list_certificates",
+    "load_certificate",
+    "preview_erasure",
     "repair",
     "roll_up",
     "scrub",
     "sweep",
     "verify",
+    "verify_certificate",
 ]
