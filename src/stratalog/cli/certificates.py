@@ -127,10 +127,11 @@ def verify_certificate(
     async def work() -> list[CertificateReport]:
         from stratalog.objectlog.certifying import verify_certificate as verify
 
-        if file is None:
-            chosen, place = await _stored(certificate, certificate_id), log or certificate
+        place = log
+        if file is not None:
+            chosen = [_read(file)]
         else:
-            chosen, place = [_read(file)], log
+            chosen, place = await _stored(certificate, certificate_id), log or certificate
         return [await verify(each, place, query=where) for each in chosen]
 
     reports = run(work(), verbose=verbose)

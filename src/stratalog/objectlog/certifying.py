@@ -11,6 +11,7 @@ Anybody can do this who may read the log, and whoever has only the certificate c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
@@ -109,12 +110,10 @@ async def _against_log(
         deleted = CertificateCheck("deleted", "broken", f"{surprising[0]} is stored")
     elif kept:
         deleted = CertificateCheck(
-            "deleted", "unknown", f"{len(kept)} objects are still there, as the certificate says"
+            "deleted", "unknown", f"{_objects(kept)} still there, as the certificate says"
         )
     else:
-        deleted = CertificateCheck(
-            "deleted", "holds", f"{len(certificate.objects)} objects are gone"
-        )
+        deleted = CertificateCheck("deleted", "holds", f"{_objects(certificate.objects)} gone")
     return [absent, deleted, await _sums(certificate, manifest, tree)]
 
 
@@ -138,3 +137,7 @@ async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> Cer
     return CertificateCheck(
         "sums", "holds", "the log adds up to what stayed; `stratalog scrub` hashes it all"
     )
+
+
+def _objects(paths: Sequence[str]) -> str:
+    return "1 object is" if len(paths) == 1 else f"{len(paths)} objects are"

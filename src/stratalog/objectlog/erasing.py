@@ -361,9 +361,9 @@ def _reasons(
     """What stands against saying that the records are gone."""
     reasons = [f"still held by {holder}" for holder in holders]
     if kept:
-        reasons.append(f"{len(kept)} of the old objects are still there, {kept[0]} among them")
+        reasons.append(f"old objects are still there: {kept[0]}" + _and_more(len(kept) - 1))
     if certificate.foreign:
-        reasons.append(f"{certificate.foreign} objects belong to the log that this was forked from")
+        reasons.append("the log that this one was forked from still has the old objects")
     if versions == "kept":
         reasons.append("the bucket keeps older versions of its objects, deleted ones too")
     if versions == "unknown":
@@ -372,10 +372,13 @@ def _reasons(
 
 
 def _held(holders: Sequence[Holder]) -> Conflict:
-    named = "; ".join(map(str, holders[:NAMED_MAX]))
-    more = f"; and {len(holders) - NAMED_MAX} more" if len(holders) > NAMED_MAX else ""
+    named = "; ".join(map(str, holders[:NAMED_MAX])) + _and_more(len(holders) - NAMED_MAX)
     return Conflict(
-        f"the records are held by others as well: {named}{more}",
+        f"the records are held by others as well: {named}",
         hint="Release them (`stratalog pin release`, or destroy the fork), or erase despite them: "
         "the certificate will say that the erasure is not complete.",
     )
+
+
+def _and_more(count: int) -> str:
+    return f", and {count} more" if count > 0 else ""

@@ -52,7 +52,7 @@ _NAMES = re.compile(
     | stage/(?P<stage>{_INCARNATION})\.json
     | cursor/(?P<cursor>[A-Za-z0-9_]+)\.json
     | pin/(?P<pin>[A-Za-z0-9_]+)\.json
-    | certificate/(?P<certificate>[0-9a-f]{16})\.json
+    | certificate/(?P<certificate>[0-9a-f]{{16}})\.json
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
     | (?P<trial>probe/[0-9a-f]+ | doctor/[0-9a-f]+/.+)    # left by one that was killed
