@@ -17,6 +17,8 @@ from objectlog.crashing import CrashPoint, run_until_crash, sides_of
 from objectlog.trees import LEAF, MadeLog, Shape, drawn_shapes, leaves
 from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
 from objectlog.wrapped_stores import Puts
+from s3_server import S3Server
+from signed_requests import versioned_bucket
 from stratalog import Certificate, IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound
 from stratalog.objectlog import replanting
@@ -347,6 +349,17 @@ class TestVersions:
             made = await erased(await written(Versioned()), 3)
             assert (made.versions, made.complete) == ("kept", False)
             assert "older versions" in made.reasons[0]
+
+        run(main())
+
+    def test_on_a_real_server(self, s3_server: S3Server) -> None:
+        name = f"versioned-{uuid.uuid4().hex[:8]}"
+        store = sl.open_store(f"{versioned_bucket(s3_server, name)}/log", options=s3_server.options)
+
+        async def main() -> None:
+            made = await erased(await written(store), 3)
+            assert (made.versions, made.complete) == ("kept", False)
+            assert (await sl.verify_certificate(made, store)).holds
 
         run(main())
 
