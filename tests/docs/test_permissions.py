@@ -204,6 +204,24 @@ async def compact_some(bucket: Bucket, _: MemoryStore) -> None:
     assert done.removed.fragments
 
 
+async def erase_some(bucket: Bucket, store: MemoryStore) -> None:
+    await with_leftovers(store)
+    pin = await PinStore(store).create("mine", 2)
+    options = sl.CompactOptions(interval_s=0.0)
+    doomed = sl.IndexSet.of([2, 9])
+    made = await sl.erase(bucket, doomed, despite_holders=True, options=options)
+    assert made is not None
+    assert not made.complete
+    await pin.release()
+    await sl.finish_erasures(bucket, options=options)
+
+
+async def check_certificates(bucket: Bucket, store: MemoryStore) -> None:
+    await sl.erase(store, sl.IndexSet.of([2, 3]), options=sl.CompactOptions(interval_s=0.0))
+    (made,) = await sl.list_certificates(bucket)
+    assert (await sl.verify_certificate(made, bucket)).holds
+
+
 async def preview(bucket: Bucket, store: MemoryStore) -> None:
     await sl.Collector(store).compute()
     collector = sl.Collector(bucket)
@@ -276,6 +294,8 @@ ROLES: dict[str, Role] = {
     "seal`, `migrate": seal,
     "collect": collect,
     "compact": compact_some,
+    "erase": erase_some,
+    "certificate verify": check_certificates,
     "collect --dry-run": preview,
     "sweep": sweep_all,
     "sweep --dry-run": sweep_nothing,
