@@ -205,7 +205,6 @@ async def compact_some(bucket: Bucket, _: MemoryStore) -> None:
 
 
 async def erase_some(bucket: Bucket, store: MemoryStore) -> None:
-    await with_leftovers(store)
     pin = await PinStore(store).create("mine", 2)
     options = sl.CompactOptions(interval_s=0.0)
     doomed = sl.IndexSet.of([2, 9])

@@ -305,6 +305,19 @@ class TestHolders:
 
         run(main())
 
+    def test_a_pin_whose_objects_are_lost_holds_nothing_of_them(self) -> None:
+        async def main() -> None:
+            store = MemoryStore()
+            await MadeLog(DEEP, records=2, encoded=True).store(store)
+            await sl.PinStore(store).create("old")
+            await sl.compact(store, IndexSet.of([12]), up_to=17, options=AT_ONCE)
+            pin = await sl.PinStore(store).load("old")
+            await store.delete_many([pin.entries[0].path])
+            assert (await sl.preview_erasure(store, IndexSet.of([3]))).holders == ()
+            assert (await sl.preview_erasure(store, IndexSet.of([13]))).holders != ()
+
+        run(main())
+
     def test_a_fork_and_its_source_are_named(self) -> None:
         async def main() -> None:
             source = await written(f"memory://{uuid.uuid4().hex}/source")

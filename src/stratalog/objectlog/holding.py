@@ -112,35 +112,28 @@ async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
 
 
 async def _held(tree: Tree, pin: Pin, wanted: IndexSet) -> int:
-    """How many of these records a pin holds. It holds whole fragments."""
+    """How many of these records a pin holds. It holds whole fragments; what is lost it does not."""
     window = pin.window
-    async with aclosing(_found(tree, filter(window.overlaps, pin.entries), wanted)) as walk:
+    entries = filter(window.overlaps, pin.entries)
+    async with aclosing(_found(tree, entries, wanted, may_be_lost=True)) as walk:
         return sum([len(found) async for each, found in walk if window.overlaps(each)])
 
 
 async def _found(
-    tree: Tree, entries: Iterable[Entry], wanted: IndexSet
+    tree: Tree, entries: Iterable[Entry], wanted: IndexSet, *, may_be_lost: bool = False
 ) -> AsyncGenerator[tuple[Fragment, IndexSet], None]:
     """The fragments that have some of these records, and which."""
 
     def overlaps(entry: Entry) -> bool:
         return wanted.overlaps(range(entry.start.offset, entry.limit.offset))
 
-    async def rows(fragment: Fragment) -> IndexSet:
-        span = range(fragment.start.offset, fragment.limit.offset)
-        if not fragment.is_sparse:
-            return wanted.within(span)
-        if not fragment.count:
-            return EMPTY
-        data = (await tree.store_of(fragment).get(fragment.path)).data
-        return wanted & survivors_of(data, fragment, verify=False).offsets
-
     async def several(some: list[Fragment]) -> list[tuple[Fragment, IndexSet]]:
-        found = await asyncio.gather(*map(rows, some))
-        return [each for each in zip(some, found, strict=True) if each[1]]
+        reads = (_records_in(each, tree, wanted, may_be_lost) for each in some)
+        return [each for each in zip(some, await asyncio.gather(*reads), strict=True) if each[1]]
 
     some: list[Fragment] = []
-    async with aclosing(tree.fragments(entries, overlaps)) as walk:
+    on_missing = _pass_over if may_be_lost else None
+    async with aclosing(tree.fragments(entries, overlaps, on_missing)) as walk:
         async for fragment in walk:
             some.append(fragment)
             if len(some) == READS_AT_ONCE:
@@ -149,3 +142,24 @@ async def _found(
                 some = []
     for each in await several(some):
         yield each
+
+
+async def _records_in(
+    fragment: Fragment, tree: Tree, wanted: IndexSet, may_be_lost: bool
+) -> IndexSet:
+    """Which of these records a fragment has. Only of a sparse one the rows must be read."""
+    if not fragment.is_sparse:
+        return wanted.within(range(fragment.start.offset, fragment.limit.offset))
+    if not fragment.count:
+        return EMPTY
+    try:
+        data = (await tree.store_of(fragment).get(fragment.path)).data
+    except NotFound:
+        if may_be_lost:
+            return EMPTY
+        raise
+    return wanted & survivors_of(data, fragment, verify=False).offsets
+
+
+def _pass_over(_: Entry) -> None:
+    """A node that is lost leads to nothing."""
