@@ -6,6 +6,7 @@ stays, syncs what it writes, rewrites the tree, and deletes what was replaced.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 import time
@@ -17,8 +18,9 @@ from bench.object_log.workload import label, make_batches, size_of
 from bench.pipeline.spark import seconds_of, spark
 from bench.places import DirectoryPlace
 from bench.session import Session
-from stratalog import CompactOptions, IndexSet, LogWriter, compact
+from stratalog import CompactOptions, IndexSet, LogWriter
 from stratalog.objectlog.options import KIB
+from stratalog.pipeline import compact_log
 
 TARGET = 0.6
 FRAGMENTS = 256
@@ -65,7 +67,9 @@ async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -
         shutil.copytree(folder, Path(urlparse(url).path), dirs_exist_ok=True)
         try:
             started_s = time.perf_counter()
-            done = await compact(url, live, up_to=tail, options=options)
+            done = await asyncio.to_thread(
+                compact_log, spark(), url, live, up_to=tail, options=options
+            )
             took_s = time.perf_counter() - started_s
             assert done.records > 0, "something was dropped"
             return megabytes / took_s

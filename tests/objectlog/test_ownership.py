@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from objectlog.whole_log import ids
+from stratalog.objectlog.certificate import certificate_path
 from stratalog.objectlog.cursor import cursor_path
 from stratalog.objectlog.garbage import GARBAGE_PATH
 from stratalog.objectlog.manifest import MANIFEST_PATH
@@ -38,6 +39,7 @@ def test_what_writers_upload_is_known_by_its_incarnation(seq_no: int) -> None:
     [
         (MANIFEST_PATH, Own(Kind.MANIFEST)),
         (GARBAGE_PATH, Own(Kind.PLAN)),
+        (certificate_path("0123456789abcdef"), Own(Kind.CERTIFICATE)),
         (cursor_path("a_Z_09"), Own(Kind.CURSOR)),
         (pin_path("a_Z_09"), Own(Kind.PIN)),
         (stage_path(MINE), Own(Kind.STAGE, MINE)),
@@ -85,6 +87,7 @@ def test_the_rest_of_a_log_is_known_and_never_swept(path: str, expected: Own) ->
         "manifest/MANIFEST.old",
         "manifest/manifest",
         "gc/GARBAGE/x",
+        "certificate/0123.json",
         "cursor/a-b.json",
         "cursor/a.txt",
         "cursor/x/y.json",

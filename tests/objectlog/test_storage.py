@@ -9,6 +9,7 @@ from objectlog.whole_log import SMALL_TREE, collect_roots, orphans, run
 from objectlog.wrapped_stores import CountingStore, PassingStore
 from stratalog.errors import Conflict, NotFound
 from stratalog.objectlog import storage as storage_module
+from stratalog.objectlog.certificate import certificate_path
 from stratalog.objectlog.forking import fork
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.stage import Stage
@@ -37,6 +38,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
         await sl.CursorStore(store_url).create("reader", 3)
         await PinStore(store_url).create("kept", 1, 5)
         await Stage.register(store_url)
+        await store.put_if_absent(certificate_path("0" * 16), b"{}")
         await store.put_if_absent(ORPHAN, b"12345")
         await store.put_if_absent("notes.txt", b"123")
         found = await measure_storage(store_url)
@@ -53,6 +55,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
             "pins": 1,
             "stages": 1,
             "plan": 0,
+            "certificates": 1,
             "unreferenced": len(loose),
             "other": 1,
         }

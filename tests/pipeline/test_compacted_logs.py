@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ import stratalog as sl
 from pipeline.herds import fill as fill_herd
 from pipeline.herds import store_of
 from pipeline.spark_logs import fill, rows_in, rows_of, stage
-from stratalog.pipeline import read_log
+from stratalog.errors import Corrupt
+from stratalog.pipeline import compact_log, erase_where, read_log, rewriting_tasks
 from stratalog.pipeline.herd_scrub import scrub_herd
 from stratalog.pipeline.reading import Via
+from stratalog.store.protocol import Listed
 from stratalog.testing import Row
 
 STRICT = sl.CompactOptions(interval_s=0.0, live_share_min=1.0)
@@ -102,3 +105,52 @@ def test_a_scrub_of_the_herd_is_clean(spark: SparkSession, tmp_path: Path) -> No
     report = scrub_herd(spark, root)
     assert report.clean, report
     assert report.records == 42
+
+
+class TestRewritingInTasks:
+    """Where there is much to rewrite, Spark's tasks do it."""
+
+    @pytest.fixture(autouse=True)
+    def much(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rewriting_tasks, "HERE_BYTES_MAX", 0)
+
+    def test_the_log_is_the_same_as_if_the_driver_did_it(
+        self, spark: SparkSession, url: str, tmp_path: Path
+    ) -> None:
+        before = asyncio.run(mixed(url))
+        told: list[tuple[int, int]] = []
+        done = compact_log(
+            spark,
+            url,
+            LIVE,
+            up_to=UP_TO,
+            on_progress=lambda *each: told.append(each),
+            options=STRICT,
+        )
+        left = [row for row in before if row[0] in LIVE or row[0] >= UP_TO]
+        assert asyncio.run(rows_in(url)) == left
+        assert done.records == len(before) - len(left)
+        report = asyncio.run(sl.scrub(url, options=sl.ScrubOptions(processes=0)))
+        assert report.clean, report.damages
+        paths = [row.path for row in asyncio.run(listed(url, "log/"))]
+        by_tasks = [path for path in paths if re.search(r"/Writer=\w+-\d{7,}/", path)]
+        assert len(by_tasks) == done.rewritten
+        assert told == [] or told[-1][1] == done.fragments
+
+    def test_a_lost_fragment_is_told_as_such(self, spark: SparkSession, url: str) -> None:
+        asyncio.run(mixed(url))
+        stored = [row.path for row in asyncio.run(listed(url, "log/"))]
+        asyncio.run(sl.open_store(url).delete_many([p for p in stored if p.endswith("2.parquet")]))
+        with pytest.raises(Corrupt, match="is missing although"):
+            compact_log(spark, url, sl.IndexSet.of([1]), up_to=UP_TO, options=STRICT)
+
+    def test_erasing_goes_the_same_way(self, spark: SparkSession, url: str) -> None:
+        before = asyncio.run(mixed(url))
+        made = erase_where(spark, url, "offset % 10 = 3", options=STRICT)
+        assert made is not None
+        assert made.complete, made.reasons
+        assert asyncio.run(rows_in(url)) == [row for row in before if row[0] % 10 != 3]
+
+
+async def listed(url: str, prefix: str) -> list[Listed]:
+    return [row async for row in sl.open_store(url).list(prefix)]

@@ -13,8 +13,9 @@ from stratalog.cli.pipelines import Conf, Interval, Master, Remote, settings_of
 
 if TYPE_CHECKING:
     from stratalog.indexset import IndexSet
-    from stratalog.objectlog.compacting import Compacted, OnProgress
+    from stratalog.objectlog.compacting import Compacted
     from stratalog.objectlog.options import CompactOptions
+    from stratalog.objectlog.rewriting import OnProgress
 
 
 def compact(

@@ -1,7 +1,7 @@
 """Compaction: dropping the records that no longer live, without renumbering any other.
 
     read       the fragments below ``up_to`` that are not mostly alive     (grouping)
-    rewrite    what lives in them, as sparse fragments, under a stage      (survivors)
+    rewrite    what lives in them, as sparse fragments, under a stage      (rewriting)
     plan       the tree with these in place, its new nodes stored          (replanting)
     publish    verify, then one manifest CAS, through gc/GARBAGE           (collector)
     delete     what neither the new root nor a pin reaches
@@ -15,15 +15,12 @@ meanwhile; whoever finds the plan of a compaction that was cut short can finish 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-import msgspec
-
-from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError
+from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
 from stratalog.indexset import EMPTY as NOTHING
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.cache import ByteCache
@@ -37,9 +34,10 @@ from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.position import check_offset
 from stratalog.objectlog.removal import Removed
 from stratalog.objectlog.replanting import Replaced, changed, plan_compaction, replant
+from stratalog.objectlog.rewriting import OnProgress, Rewrite, Rewriter
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.survivors import Survivors, joined, survivors_of
+from stratalog.objectlog.survivors import survivors_of
 from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.objectlog.writer import LogWriter
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -53,9 +51,6 @@ log = logging.getLogger(__name__)
 DEFAULT_OPTIONS = CompactOptions()
 SNAPSHOT_CACHE_BYTES = 8 * MIB
 STAGE_NOTE = "a compaction"
-
-OnProgress = Callable[[int, int], None]
-"""Called with how many fragments were examined and rewritten, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +101,6 @@ Witness = Callable[[Intent], Awaitable[None]]
 """Called before each attempt to publish. If it raises, nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Hashed:
-    """Rows, and the sum that was hashed from them."""
-
-    rows: Survivors
-    setsum: Setsum
-
-
-@dataclass(slots=True)
-class _Portion:
-    """What goes into one fragment, and what of it does not."""
-
-    fragments: list[Fragment] = field(default_factory=list)
-    kept: list[Survivors] = field(default_factory=list)
-    setsum: Setsum = EMPTY
-    discarded: Setsum = EMPTY
-    dropped: list[IndexSet] = field(default_factory=list)
-
-    def add(self, live: _Hashed, dead: _Hashed) -> None:
-        self.kept.append(live.rows)
-        self.setsum += live.setsum
-        self.discarded += dead.setsum
-        self.dropped.append(dead.rows.offsets)
-
-    def is_full(self, more: Survivors, fragment_bytes: int) -> bool:
-        size = sum(each.rows.nbytes for each in self.kept)
-        return bool(size and len(more)) and size + more.rows.nbytes > fragment_bytes
-
-
 async def compact(
     url: StoreLike,
     live: IndexSet,
@@ -168,7 +134,8 @@ async def compact(
 
 
 class Compactor:
-    """One compaction. A ``witness`` hears what will be published."""
+    """One compaction. A ``witness`` hears what will be published; ``rewrite`` reads and stores
+    elsewhere what this process would."""
 
     def __init__(
         self,
@@ -180,6 +147,7 @@ class Compactor:
         through: LogWriter | None = None,
         on_progress: OnProgress | None = None,
         witness: Witness | None = None,
+        rewrite: Rewrite | None = None,
         writer: str | None = None,
         options: CompactOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
@@ -192,6 +160,7 @@ class Compactor:
         self._up_to = up_to
         self._pressing = pressing
         self._witness = witness
+        self._rewrite = rewrite or self._rewrite_here
         self._on_progress = on_progress
         self._writer = writer_label(writer)
         self._options = options
@@ -248,7 +217,7 @@ class Compactor:
         )
         if not found:
             return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
-        replaced = await self._rewrite(found, stage)
+        replaced = await self._rewrite(found, self._live, stage, self._on_progress)
         removed += await self._link(replaced, stage)
         return Compacted(
             up_to=self._up_to,
@@ -299,7 +268,7 @@ class Compactor:
                 raise changed() from None  # somebody else was faster
             raise
 
-    # Reading and rewriting
+    # Judging and rewriting
 
     async def _candidates(self, manifest: Manifest) -> list[Candidate]:
         window = Window(manifest.first_offset, self._up_to)
@@ -324,96 +293,19 @@ class Compactor:
         if live == fragment.span:
             return Candidate(fragment, fragment.count)
         # Only its rows can tell which of these it still has.
-        there = survivors_of(await self._read(fragment), fragment, verify=False).offsets
+        data = (await self._tree.store_of(fragment).get(fragment.path)).data
+        there = survivors_of(data, fragment, verify=False).offsets
         return Candidate(fragment, len(there & self._live), there.overlaps(self._pressing))
 
-    async def _read(self, fragment: Fragment) -> bytes:
-        return (await self._tree.store_of(fragment).get(fragment.path)).data
-
-    async def _rewrite(self, groups: Sequence[Group], stage: Stage) -> list[Replaced]:
-        room = asyncio.Semaphore(self._options.groups_max)
-        done, whole = 0, sum(len(each.fragments) for each in groups)
-
-        async def one(each: Group) -> list[Replaced]:
-            nonlocal done
-            async with room:
-                found = await self._rewritten(each, stage)
-            done += len(each.fragments)
-            if self._on_progress is not None:
-                self._on_progress(done, whole)
-            return found
-
-        tasks = [asyncio.ensure_future(one(each)) for each in groups]
-        try:
-            return [each for found in await asyncio.gather(*tasks) for each in found]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _rewritten(self, whole: Group, stage: Stage) -> list[Replaced]:
-        """Read neighbours, hash what goes, and store what lives, unless its object stays.
-
-        How much lives was estimated by the number of records. Where that was too little, there will
-        be several fragments.
-        """
-        found: list[Replaced] = []
-        portion = _Portion()
-        for fragment in whole.fragments:
-            if fragment is whole.keeper:
-                portion.fragments.append(fragment)
-                continue
-            data = await self._read(fragment)
-            live, dead = await self._runtime.compute(partial(self._divided, data, fragment))
-            if whole.keeper is None and portion.is_full(live.rows, self._options.fragment_bytes):
-                found.append(await self._stored(portion, None, stage))
-                portion = _Portion()
-            portion.fragments.append(fragment)
-            portion.add(live, dead)
-        return [*found, await self._stored(portion, whole.keeper, stage)]
-
-    def _divided(self, data: bytes, fragment: Fragment) -> tuple[_Hashed, _Hashed]:
-        """What lives in a fragment and what does not, which together are what was promised.
-
-        That is how the fragment is verified: each row is hashed once.
-        """
-        parts = survivors_of(data, fragment, verify=False).divide(self._live)
-        live, dead = (_Hashed(each, each.setsum) for each in parts)
-        if live.setsum + dead.setsum != fragment.setsum:
-            raise Corrupt(
-                f"{fragment.path} does not add up to its setsum",
-                path=fragment.path,
-                expected=fragment.setsum.hexdigest(),
-                actual=(live.setsum + dead.setsum).hexdigest(),
-            )
-        return live, dead
-
-    async def _stored(self, portion: _Portion, keeper: Fragment | None, stage: Stage) -> Replaced:
-        together = Group(tuple(portion.fragments), keeper)
-        entry = together.entry
-        if keeper is None:
-            rows = joined(portion.kept)
-            encoded = await self._runtime.compute(
-                lambda: rows.encode(self._options.compression, portion.setsum)
-            )
-            first, last = entry.first_seq_no, entry.seq_no
-            assert isinstance(first, int), "others are not compacted"
-            assert isinstance(last, int), "others are not compacted"
-            path = await put_once(
-                self._store,
-                lambda: stage.names.compacted(first, last),
-                encoded.data,
-                self._patience(),
-            )
-            entry = msgspec.structs.replace(
-                entry,
-                path=path,
-                num_bytes=len(encoded.data),
-                setsum=encoded.setsum,
-                rows=len(rows),
-                base=None,
-            )
-        return Replaced(together, entry, portion.discarded, IndexSet.union(portion.dropped))
+    async def _rewrite_here(
+        self,
+        groups: Sequence[Group],
+        live: IndexSet,
+        stage: Stage,
+        on_progress: OnProgress | None,
+    ) -> list[Replaced]:
+        rewriter = Rewriter(self._store, self._tree, live, self._options, self._runtime)
+        return await rewriter.rewrite(groups, stage.names, on_progress)
 
     async def _plan(self, replaced: Sequence[Replaced], stage: Stage) -> tuple[Garbage, Intent]:
         """The plan that puts these into the tree as it is now; its new nodes are stored."""

@@ -34,12 +34,13 @@ from stratalog.objectlog.certificate import (
     read_certificate,
 )
 from stratalog.objectlog.collector import Collector
-from stratalog.objectlog.compacting import STAGE_NOTE, Compactor, Intent, OnProgress
+from stratalog.objectlog.compacting import STAGE_NOTE, Compactor, Intent
 from stratalog.objectlog.holding import Holder, holders_of, present, stored_of
 from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
+from stratalog.objectlog.rewriting import OnProgress, Rewrite
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.sweep import SweepReport, sweep
 from stratalog.objectlog.tree import Tree
@@ -76,11 +77,7 @@ async def erase(
     and says that the erasure is not complete. Of ``query`` only a hash is kept; ``note`` is kept as
     it is. What an earlier erasure has left undone is done first.
     """
-    if not isinstance(doomed, IndexSet):
-        raise Invalid("what goes is an IndexSet", hint="Make one with IndexSet.of(offsets).")
-    check_note(note)
-    eraser = _Eraser(url, on_progress, writer, options, runtime)
-    await eraser.finish_all()
+    eraser = Eraser(url, on_progress, writer, options, runtime)
     return await eraser.erase(doomed, despite_holders, query, note)
 
 
@@ -102,7 +99,7 @@ async def preview_erasure(
 
     Nothing is written, but that pins are released whose expiry is past.
     """
-    return await _Eraser(url, None, None, DEFAULT_OPTIONS, runtime).preview(doomed)
+    return await Eraser(url, runtime=runtime).preview(doomed)
 
 
 async def finish_erasures(
@@ -117,18 +114,21 @@ async def finish_erasures(
 
     Gives their certificates as they are now.
     """
-    eraser = _Eraser(url, on_progress, writer, options, runtime)
+    eraser = Eraser(url, on_progress, writer, options, runtime)
     return await eraser.finish_all(also_incomplete=True)
 
 
-class _Eraser:
+class Eraser:
+    """Erases from one log. ``rewrite`` reads and stores elsewhere what this process would."""
+
     def __init__(
         self,
         url: StoreLike,
-        on_progress: OnProgress | None,
-        writer: str | None,
-        options: CompactOptions,
-        runtime: Runtime,
+        on_progress: OnProgress | None = None,
+        writer: str | None = None,
+        options: CompactOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
+        rewrite: Rewrite | None = None,
     ) -> None:
         self._url = open_store(url)
         self._store: Store = PatientStore(self._url, runtime, options.timeout_s)
@@ -136,6 +136,7 @@ class _Eraser:
         self._writer = writer_label(writer)
         self._options = options
         self._runtime = runtime
+        self._rewrite_elsewhere = rewrite
 
     async def finish_all(self, *, also_incomplete: bool = False) -> list[Certificate]:
         manifest, _ = await load_manifest(self._store)
@@ -150,6 +151,9 @@ class _Eraser:
     async def erase(
         self, doomed: IndexSet, despite_holders: bool, query: str, note: str
     ) -> Certificate | None:
+        """See ``erase``."""
+        check_note(note)
+        await self.finish_all()
         found = await self.preview(doomed)
         if not found.offsets and not found.holders:
             return None
@@ -158,6 +162,8 @@ class _Eraser:
         return await self._finish(await self._begin(doomed, query, note))
 
     async def preview(self, doomed: IndexSet) -> Erasable:
+        if not isinstance(doomed, IndexSet):
+            raise Invalid("what goes is an IndexSet", hint="Make one with IndexSet.of(offsets).")
         manifest, there = await present(self._tree(), self._store, doomed)
         return Erasable(there, await self._holders(manifest, doomed))
 
@@ -246,6 +252,7 @@ class _Eraser:
             pressing=there,
             on_progress=self._on_progress,
             witness=note,
+            rewrite=self._rewrite_elsewhere,
             writer=self._writer,
             options=self._options,
             runtime=self._runtime,

@@ -18,6 +18,7 @@ from stratalog.setsum import Setsum
 
 INCARNATION_LENGTH = 12
 LABEL_LENGTH_MAX = 200
+UPLOADS_PER_SHARE = 1_000_000
 
 _LABEL_HINT = "Give the name of a service, or none for the host and the process."
 
@@ -42,6 +43,17 @@ class UploadNames:
     def __init__(self, runtime: Runtime) -> None:
         self.incarnation = runtime.new_id(INCARNATION_LENGTH)
         self._uploads = 0
+
+    @classmethod
+    def of_share(cls, incarnation: str, share: int) -> UploadNames:
+        """Names that another process may use under the same incarnation: those of one share.
+
+        Shares are numbered from 1, and each is used once. 0 is that of the incarnation itself.
+        """
+        names = cls.__new__(cls)
+        names.incarnation = incarnation
+        names._uploads = share * UPLOADS_PER_SHARE
+        return names
 
     def fragment(self, seq_no: int) -> str:
         return fragment_path(seq_no, self.incarnation, self._next())

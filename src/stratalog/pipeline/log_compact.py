@@ -2,7 +2,7 @@
 
 The query sees the log as it was at one moment, and everything up to there is judged; what is
 appended meanwhile is not. Each task turns the offsets that it finds into ranges, so the driver
-gets sets, not rows. Fragments are read again and rewritten by the driver.
+gets sets, not rows. Much of a log is rewritten by tasks as well (``rewriting_tasks``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from pyspark.errors import AnalysisException, ParseException
 
 from stratalog.errors import Invalid
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.objectlog.compacting import DEFAULT_OPTIONS, Compacted, OnProgress, compact
+from stratalog.objectlog.compacting import DEFAULT_OPTIONS, Compacted, Compactor
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CompactOptions
+from stratalog.objectlog.rewriting import OnProgress
 from stratalog.pipeline.places import absolute_url
 from stratalog.pipeline.planning import check_reachable
 from stratalog.pipeline.reading import Place, pinned_log
+from stratalog.pipeline.rewriting_tasks import rewriting_in_tasks
 from stratalog.pipeline.spark_errors import readable_spark_errors
 from stratalog.store import open_store
 from stratalog.sync.loop_thread import loop_thread
@@ -62,9 +64,15 @@ def compact_log(
         )
     else:
         found = live if isinstance(live, IndexSet) else live_set(live)
-    return loop_thread().run(
-        lambda: compact(place, found, up_to=up_to, on_progress=on_progress, options=options)
+    compactor = Compactor(
+        place,
+        found,
+        up_to,
+        on_progress=on_progress,
+        rewrite=rewriting_in_tasks(spark, place, options),
+        options=options,
     )
+    return loop_thread().run(compactor.run)
 
 
 def live_set(frame: DataFrame) -> IndexSet:

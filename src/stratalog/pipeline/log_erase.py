@@ -14,12 +14,13 @@ from stratalog.errors import Invalid
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.certificate import Certificate
-from stratalog.objectlog.compacting import DEFAULT_OPTIONS, OnProgress
-from stratalog.objectlog.erasing import erase
+from stratalog.objectlog.compacting import DEFAULT_OPTIONS
+from stratalog.objectlog.erasing import Eraser
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.rewriting import OnProgress
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.tree import Tree, Window, key_of
 from stratalog.pipeline.frames import RECORDS_DDL, frame_of
@@ -27,6 +28,7 @@ from stratalog.pipeline.log_compact import asked_of, live_set
 from stratalog.pipeline.places import absolute_url
 from stratalog.pipeline.planning import PLANNING_CACHE_BYTES, check_reachable
 from stratalog.pipeline.reading import Place, pinned_log
+from stratalog.pipeline.rewriting_tasks import rewriting_in_tasks
 from stratalog.pipeline.splits import SPLIT_BYTES, Part, split_evenly
 from stratalog.pipeline.task_records import records_in_task
 from stratalog.pipeline.watching import slots_of
@@ -54,17 +56,9 @@ def erase_where(
     """
     place = check_reachable(absolute_url(url))
     doomed = matching(spark, place, where)
-    return loop_thread().run(
-        lambda: erase(
-            place,
-            doomed,
-            despite_holders=despite_holders,
-            query=where,
-            note=note,
-            on_progress=on_progress,
-            options=options,
-        )
-    )
+    rewrite = rewriting_in_tasks(spark, place, options)
+    eraser = Eraser(place, on_progress, options=options, rewrite=rewrite)
+    return loop_thread().run(lambda: eraser.erase(doomed, despite_holders, where, note))
 
 
 def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:

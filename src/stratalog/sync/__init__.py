@@ -44,12 +44,12 @@ from stratalog.objectlog.certificate import Certificate
 from stratalog.objectlog.certifying import CertificateReport
 from stratalog.objectlog.collector import DEFAULT_OPTIONS
 from stratalog.objectlog.compacting import DEFAULT_OPTIONS as DEFAULT_COMPACT
-from stratalog.objectlog.compacting import OnProgress as OnCompactProgress
 from stratalog.objectlog.destroy import destroy as aio_destroy
 from stratalog.objectlog.erasing import Erasable
 from stratalog.objectlog.pickling import sendable
 from stratalog.objectlog.removal import OnProgress
 from stratalog.objectlog.repair import repair as aio_repair
+from stratalog.objectlog.rewriting import OnProgress as OnCompactProgress
 from stratalog.objectlog.scrub import scrub as aio_scrub
 from stratalog.objectlog.sweep import sweep as aio_sweep
 from stratalog.objectlog.verification import verify as aio_verify
