@@ -20,8 +20,8 @@ from objectlog.wrapped_stores import Puts
 from s3_server import S3Server
 from signed_requests import versioned_bucket
 from stratalog import Certificate, IndexSet, Presence
-from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound
-from stratalog.objectlog import replanting
+from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound, StratalogError
+from stratalog.objectlog import erasing, replanting
 from stratalog.objectlog.certificate import decode_certificate
 from stratalog.objectlog.fragment import decode_fragment
 from stratalog.objectlog.manifest import load_manifest
@@ -165,6 +165,36 @@ class TestErasing:
             for doomed in (IndexSet(), IndexSet.of([3]), IndexSet.of([1000])):
                 assert await sl.erase(store, doomed) is None
             assert len(await sl.list_certificates(store)) == 1
+
+        run(main())
+
+    def test_what_will_be_written_at_an_offset_is_not_meant(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore())
+            await sl.PinStore(store).create("held")
+            made = await erased(store, 3, 55, 1000, despite_holders=True)
+            assert list(made.erased) == [3]
+            async with sl.LogWriter.open(store) as log:
+                await log.append_many([b"later"] * 10)
+            await sl.finish_erasures(store, options=AT_ONCE)
+            assert len(await rows_of(store)) == 59
+
+        run(main())
+
+    def test_nothing_else_is_touched(self) -> None:
+        """Also not what a compaction would like to merge."""
+
+        async def main() -> None:
+            store = await written(MemoryStore())
+            await erased(store, 50)  # leaves a blank
+            async with sl.LogWriter.open(store) as log:
+                await log.append_many([b"on"] * 10)
+            before, _ = await load_manifest(store)
+            made = await erased(store, 15)
+            after, _ = await load_manifest(store)
+            changed = [each for each in before.fragments if each not in after.fragments]
+            assert [each.start.offset for each in changed] == [11]
+            assert made.objects == (changed[0].path,)
 
         run(main())
 
@@ -318,6 +348,71 @@ class TestHolders:
 
         run(main())
 
+    def test_a_pin_that_ends_while_it_is_erased(self) -> None:
+        """Nobody holds the record any more, but what it held is still stored."""
+
+        async def main() -> None:
+            store = await written(MemoryStore())
+            before = await rows_of(store)
+            pin = await sl.PinStore(store).create("short")
+            await sl.compact(store, IndexSet(), up_to=41, options=AT_ONCE)
+            clear = sl.Collector.clear_pins
+            calls = 0
+
+            async def too_early(self: sl.Collector) -> Any:
+                nonlocal calls
+                calls += 1
+                done = await clear(self)
+                if calls == 3:  # the last look
+                    await pin.release()
+                return done
+
+            with patch.object(sl.Collector, "clear_pins", too_early):
+                made = await erased(store, 3, despite_holders=True)
+            assert not made.complete
+            (again,) = await sl.finish_erasures(store, options=AT_ONCE)
+            assert again.complete
+            left = [row for row in before if row[0] > 40]
+            await check_erased(store, left, IndexSet.of([3]))
+
+        run(main())
+
+    def test_a_compaction_that_ends_while_the_log_is_swept(self) -> None:
+        """It has read the record before, and stored a copy after the sweep had passed by."""
+
+        async def main() -> None:
+            store = await written(MemoryStore())
+            slow = await Stage.register(store, owner="slow", note="a compaction")
+
+            async def sweep_and_end(*args: Any, **options: Any) -> Any:
+                done = await sl.sweep(*args, **options)
+                await slow.release()
+                return done
+
+            with patch.object(erasing, "sweep", sweep_and_end):
+                made = await erased(store, 3)
+            assert not made.complete
+            (again,) = await sl.finish_erasures(store, options=AT_ONCE)
+            assert again.complete
+
+        run(main())
+
+    def test_a_fork_is_complete_once_its_source_has_erased(self) -> None:
+        async def main() -> None:
+            source = await written(f"memory://{uuid.uuid4().hex}/source")
+            url = source.url.replace("/source", "/fork")
+            await sl.fork(source.url, url)
+            made = await erased(url, 3, despite_holders=True)
+            assert not made.complete
+            await erased(source, 3, despite_holders=True)
+            for pin in await sl.PinStore(source).list():
+                await pin.release()  # as if the fork had let go
+            await sl.finish_erasures(source, options=AT_ONCE)
+            (again,) = await sl.finish_erasures(url, options=AT_ONCE)
+            assert again.complete, again.reasons
+
+        run(main())
+
     def test_a_fork_and_its_source_are_named(self) -> None:
         async def main() -> None:
             source = await written(f"memory://{uuid.uuid4().hex}/source")
@@ -329,7 +424,7 @@ class TestHolders:
                 await erased(url, 3)
             made = await erased(url, 3, despite_holders=True)
             assert not made.complete
-            assert made.foreign == 1
+            assert [url for url, _ in made.foreign] == [source.url]
             assert len(await rows_of(source)) == 50
             assert 3 not in [row[0] for row in await rows_of(sl.open_store(url))]
 
@@ -395,7 +490,7 @@ class TestCertificates:
             wrong = msgspec.structs.replace(made, records=1_000)
             assert not (await sl.verify_certificate(wrong)).holds
             wrong = msgspec.structs.replace(made, setsum_removed=EMPTY)
-            checks = (await sl.verify_certificate(wrong.sealed())).checks
+            checks = (await sl.verify_certificate(wrong.sealed_as("w"))).checks
             assert [each.name for each in checks if each.outcome == "broken"] == ["balance"]
             assert not (await sl.verify_certificate(made, store, query="other")).holds
 
@@ -457,7 +552,57 @@ class TestCertificates:
             more = decode_certificate(made.to_json()[:-1] + b',"colour":"red"}')
             assert more.unknown is not None
             assert more.digest != made.digest
-            assert decode_certificate(more.sealed().to_json()).sealed() == more.sealed()
+            assert decode_certificate(more.sealed_as("w").to_json()) == more.sealed_as("w")
+
+        run(main())
+
+    def test_one_that_is_damaged_stands_in_nobodys_way(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore())
+            made = await erased(store, 3)
+            await store.put_if_absent("certificate/0123456789abcdef.json", b"{}")
+            await store.put_if_absent("certificate/fedcba9876543210.json", made.to_json())
+            await store.put_if_absent("certificate/note.txt", b"?")
+            assert (await erased(store, 4)).complete
+            with pytest.raises(Corrupt):
+                await sl.list_certificates(store)
+            damages: list[StratalogError] = []
+            found = await sl.list_certificates(store, on_damage=damages.append)
+            assert (len(found), len(damages)) == (2, 2)
+
+        run(main())
+
+    def test_an_erasure_that_cannot_be_finished_stands_in_nobodys_way(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore())
+            manifest, _ = await load_manifest(store)
+            path = manifest.fragments[0].path
+            blob = await store.get(path)
+            await store.put_if_match(path, blob.data[:-40] + b"?" * 40, blob.etag)
+            with pytest.raises(Corrupt):
+                await erased(store, 3)
+            assert (await erased(store, 15)).complete
+            with pytest.raises(Corrupt):
+                await sl.finish_erasures(store, options=AT_ONCE)
+            states = [each.state for each in await sl.list_certificates(store)]
+            assert states == ["begun", "done"]
+
+        run(main())
+
+    def test_a_rewritten_end_cannot_be_compared(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore())
+            made = await erased(store, 3)
+            async with sl.LogWriter.open(store) as log:
+                await log.append(b"x")
+                await log.append(b"y")
+            await erased(store, 51)
+            checks = {
+                each.name: each.outcome
+                for each in (await sl.verify_certificate(made, store)).checks
+            }
+            assert checks["sums"] == "unknown"
+            assert "broken" not in checks.values()
 
         run(main())
 

@@ -10,7 +10,7 @@ import typer
 from stratalog.cli import output
 from stratalog.cli.help import Group
 from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, run
-from stratalog.errors import Corrupt
+from stratalog.errors import Corrupt, NotFound, StratalogError
 
 if TYPE_CHECKING:
     from stratalog.objectlog.certificate import Certificate
@@ -37,7 +37,10 @@ def list_certificates(url: Url, as_json: AsJson = False, verbose: Verbose = Fals
     """
     from stratalog.objectlog import certificate as stored
 
-    found = run(stored.list_certificates(url), verbose=verbose)
+    def tell_damage(error: StratalogError) -> None:
+        output.complain("damaged", "red", str(error))
+
+    found = run(stored.list_certificates(url, on_damage=tell_damage), verbose=verbose)
     if as_json:
         output.write_json([facts(each) for each in found])
         return
@@ -127,18 +130,14 @@ def verify_certificate(
     async def work() -> list[CertificateReport]:
         from stratalog.objectlog.certifying import verify_certificate as verify
 
-        place = log
         if file is not None:
-            chosen = [_read(file)]
-        else:
-            chosen, place = await _stored(certificate, certificate_id), log or certificate
-        return [await verify(each, place, query=where) for each in chosen]
+            return [await verify(_read(file), log, query=where)]
+        chosen = await _stored(certificate, certificate_id, where)
+        return [await verify(each, log or certificate, query=where) for each in chosen]
 
     reports = run(work(), verbose=verbose)
     if as_json:
         output.write_json([_checked(each) for each in reports])
-    elif not reports:
-        output.say("nothing was erased from this log")
     else:
         for each in reports:
             _tell_report(each)
@@ -151,12 +150,24 @@ def verify_certificate(
         )
 
 
-async def _stored(url: str, certificate_id: str | None) -> list[Certificate]:
+async def _stored(url: str, certificate_id: str | None, where: str | None) -> list[Certificate]:
+    """The certificates of a log that were asked for. ``NotFound`` if there is none to check."""
     from stratalog.objectlog import certificate as stored
+    from stratalog.objectlog.manifest import load_manifest
+    from stratalog.store.locate import open_store
 
+    await load_manifest(open_store(url))
     if certificate_id is not None:
         return [await stored.load_certificate(url, certificate_id)]
-    return await stored.list_certificates(url)
+    found = await stored.list_certificates(url)
+    chosen = [each for each in found if where is None or each.is_about(where)]
+    if not chosen:
+        about = "" if where is None else " by this condition"
+        raise NotFound(
+            f"nothing was erased from this log{about}",
+            hint="`stratalog certificate list` shows what was.",
+        )
+    return chosen
 
 
 def _read(file: Path) -> Certificate:

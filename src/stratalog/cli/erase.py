@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.certificates import tell, write_certificate
+from stratalog.cli.certificates import facts, tell, write_certificate
+from stratalog.cli.exits import INCOMPLETE
 from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, logged
 from stratalog.cli.pipelines import Conf, Interval, Master, Remote, settings_of
 from stratalog.errors import Invalid, NotHappened
@@ -17,7 +20,11 @@ from stratalog.errors import Invalid, NotHappened
 if TYPE_CHECKING:
     from stratalog.indexset import IndexSet
     from stratalog.objectlog.certificate import Certificate
-    from stratalog.objectlog.erasing import Erasable
+    from stratalog.objectlog.erasing import Erasable, Eraser
+    from stratalog.objectlog.options import CompactOptions
+    from stratalog.objectlog.rewriting import Rewrite
+
+T = TypeVar("T")
 
 
 def erase(
@@ -83,7 +90,8 @@ def erase(
 
     The certificate says what the log added up to before and after, and what
     went, and what stands against calling it gone: a bucket with versions, say.
-    Of the condition only a hash is kept.
+    Of the condition only a hash is kept. Exits with 16 if something stands
+    against it; `--finish` looks again.
 
     Examples:
       stratalog erase orders --where "string(body) LIKE '%u-17%'" --dry-run
@@ -93,62 +101,88 @@ def erase(
     """
     if (where is not None) + (offsets_file is not None) + finish != 1:
         raise typer.BadParameter("give one of --where, --offsets-file and --finish")
-    from stratalog import sync
+    if finish and (dry_run or note or certificate is not None or despite_holders):
+        raise typer.BadParameter("--finish goes on with what was said before: leave the rest out")
+    from stratalog.cli.compact import check_there, loaded
     from stratalog.objectlog.options import CompactOptions
 
     options = CompactOptions(interval_s=interval)
+    task = _Erasure(url, despite_holders, dry_run, where or "", note, yes, options, as_json)
     with logged(verbose):
+        check_there(url)  # Spark takes its time to start
         if finish:
-            with output.progress("erasing", None, unit="fragments", shown=not as_json) as advance:
-                done = sync.finish_erasures(
-                    url, on_progress=lambda count, _: advance(count), options=options
-                )
-            _tell_finished(done, as_json)
-            return
-        doomed = _doomed(url, where, offsets_file, master, remote, conf)
-        found = sync.preview_erasure(url, doomed)
-        if dry_run:
-            _tell_preview(found, as_json)
-            return
-        if not yes and found.offsets and (despite_holders or not found.holders):
+            ended = task.finish()
+        elif offsets_file is not None:
+            ended = task.erase(loaded(offsets_file))
+        else:
+            from stratalog.pipeline.log_erase import matching
+            from stratalog.pipeline.places import absolute_url
+            from stratalog.pipeline.rewriting_tasks import rewriting_in_tasks
+            from stratalog.pipeline.session import session
+
+            assert where is not None
+            with session(master=master, remote=remote, conf=settings_of(conf)) as spark:
+                place = absolute_url(url)
+                rewrite = rewriting_in_tasks(spark, place, options)
+                ended = task.erase(matching(spark, place, where), rewrite)
+    if certificate is not None and ended:
+        write_certificate(ended[0], certificate)
+    if not all(each.complete for each in ended):
+        raise typer.Exit(INCOMPLETE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Erasure:
+    """What was asked for."""
+
+    url: str
+    despite_holders: bool
+    dry_run: bool
+    where: str
+    note: str
+    yes: bool
+    options: CompactOptions
+    as_json: bool
+
+    def finish(self) -> list[Certificate]:
+        done = self._work(lambda eraser: eraser.finish())
+        if self.as_json:
+            output.write_json([facts(each) for each in done])
+        elif not done:
+            output.say("nothing is left to finish")
+        else:
+            for each in done:
+                tell(each, as_json=False)
+        return done
+
+    def erase(self, doomed: IndexSet, rewrite: Rewrite | None = None) -> list[Certificate]:
+        from stratalog import sync
+
+        found = sync.preview_erasure(self.url, doomed)
+        if self.dry_run:
+            _tell_preview(found, self.as_json)
+            return []
+        if not self.yes and found.offsets and (self.despite_holders or not found.holders):
             _ask(found)
-        with output.progress("erasing", None, unit="fragments", shown=not as_json) as advance:
-            made = sync.erase(
-                url,
-                doomed,
-                despite_holders=despite_holders,
-                query=where or "",
-                note=note,
-                on_progress=lambda count, _: advance(count),
-                options=options,
+        made = self._work(
+            lambda eraser: eraser.erase(doomed, self.despite_holders, self.where, self.note),
+            rewrite,
+        )
+        if made is None:
+            _tell_nothing(self.as_json)
+            return []
+        tell(made, self.as_json)
+        return [made]
+
+    def _work(self, work: Callable[[Eraser], Awaitable[T]], rewrite: Rewrite | None = None) -> T:
+        from stratalog.objectlog.erasing import Eraser
+        from stratalog.sync.loop_thread import loop_thread
+
+        with output.progress("erasing", None, unit="fragments", shown=not self.as_json) as advance:
+            eraser = Eraser(
+                self.url, lambda done, _: advance(done), options=self.options, rewrite=rewrite
             )
-    if made is not None and certificate is not None:
-        write_certificate(made, certificate)
-    if made is None:
-        _tell_nothing(as_json)
-    else:
-        tell(made, as_json)
-
-
-def _doomed(
-    url: str,
-    where: str | None,
-    offsets_file: Path | None,
-    master: str | None,
-    remote: str | None,
-    conf: list[str] | None,
-) -> IndexSet:
-    from stratalog.cli.compact import check_there, loaded
-
-    check_there(url)  # Spark takes its time to start
-    if offsets_file is not None:
-        return loaded(offsets_file)
-    from stratalog.pipeline.log_erase import matching
-    from stratalog.pipeline.session import session
-
-    assert where is not None
-    with session(master=master, remote=remote, conf=settings_of(conf)) as spark:
-        return matching(spark, url, where)
+            return loop_thread().run(lambda: work(eraser))
 
 
 def _ask(found: Erasable) -> None:
@@ -189,15 +223,3 @@ def _tell_nothing(as_json: bool) -> None:
         output.write_json(None)
     else:
         output.say("there are no such records")
-
-
-def _tell_finished(done: list[Certificate], as_json: bool) -> None:
-    if as_json:
-        from stratalog.cli.certificates import facts
-
-        output.write_json([facts(each) for each in done])
-        return
-    if not done:
-        output.say("nothing is left to finish")
-    for each in done:
-        tell(each, as_json=False)

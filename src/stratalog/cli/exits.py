@@ -20,6 +20,7 @@ OK = 0
 DEFECT = 1
 USAGE = 2
 UNSAFE = 15
+INCOMPLETE = 16
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -40,6 +41,7 @@ EXITS = (
     Exit(13, (errors.Corrupt,), "stored bytes are wrong: alarm a person"),
     Exit(14, (errors.Closed,), "something was closed too early"),
     Exit(UNSAFE, (), "doctor: the store is not safe for a log"),
+    Exit(INCOMPLETE, (), "erase: done, but the records are not gone everywhere"),
     Exit(INTERRUPTED, (), "interrupted with Ctrl-C"),
     Exit(BROKEN_PIPE, (), "the program that read the output went away"),
 )

@@ -19,13 +19,15 @@ that was changed by accident is known; it is no signature. Persisted: keep stabl
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import msgspec
 
-from stratalog.errors import Corrupt, Invalid
+from stratalog.errors import Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.holding import Holder
 from stratalog.objectlog.manifest import refuse_newer_format
@@ -42,7 +44,10 @@ State = Literal["begun", "erasing", "done"]
 Versions = Literal["none", "kept", "unknown"]
 """Whether the store keeps what was deleted as older versions."""
 
+READS_AT_ONCE = 32
+
 _ID = re.compile("[0-9a-f]{16}")
+_PATH = re.compile(f"{CERTIFICATE_PREFIX}({_ID.pattern})[.]json")
 
 
 class Certificate(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,7 +73,7 @@ class Certificate(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     setsum_after: Setsum | None = None
     collected: Setsum | None = None
     objects: tuple[str, ...] = ()
-    foreign: Natural = 0
+    foreign: tuple[tuple[str, str], ...] = ()
     done_us: Natural | None = None
     kept: tuple[str, ...] = ()
     swept: Natural = 0
@@ -108,9 +113,10 @@ class Certificate(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         bare = msgspec.structs.replace(self, sha3_256=None)
         return hashlib.sha3_256(bare.to_json()).hexdigest()
 
-    def sealed(self) -> Certificate:
-        """The same with its hash."""
-        return msgspec.structs.replace(self, sha3_256=self.digest)
+    def sealed_as(self, write_id: str | None) -> Certificate:
+        """This as a new version, with its hash."""
+        fresh = msgspec.structs.replace(self, write_id=write_id)
+        return msgspec.structs.replace(fresh, sha3_256=fresh.digest)
 
     def is_about(self, query: str) -> bool:
         """Whether this is the query by which records were chosen."""
@@ -119,7 +125,8 @@ class Certificate(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 def hash_of_query(certificate_id: str, query: str) -> str:
     """Salted by the certificate, so that equal queries do not show as such."""
-    return hashlib.sha3_256(f"{certificate_id}\0{query}".encode()).hexdigest()
+    text = f"{certificate_id}\0{query}"
+    return hashlib.sha3_256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def certificate_path(certificate_id: str) -> str:
@@ -145,15 +152,35 @@ async def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
     return (await read_certificate(open_store(url), certificate_id))[0]
 
 
-async def list_certificates(url: StoreLike) -> list[Certificate]:
-    """All certificates of a log, oldest first."""
+async def list_certificates(
+    url: StoreLike, *, on_damage: Callable[[StratalogError], None] | None = None
+) -> list[Certificate]:
+    """All certificates of a log, oldest first.
+
+    One that cannot be read is raised, or told if somebody wants to hear of it, and passed over.
+    """
     store = open_store(url)
     paths = [row.path async for row in store.list(CERTIFICATE_PREFIX)]
-    found = [decode_certificate((await store.get(path)).data, path) for path in paths]
+    ids = [each.group(1) for path in paths if (each := _PATH.fullmatch(path))]
+    found: list[Certificate] = []
+    for start in range(0, len(ids), READS_AT_ONCE):
+        reads = (read_certificate(store, each) for each in ids[start : start + READS_AT_ONCE])
+        for outcome in await asyncio.gather(*reads, return_exceptions=True):
+            if not isinstance(outcome, BaseException):
+                found.append(outcome[0])
+            elif on_damage is not None and isinstance(outcome, Corrupt | Invalid):
+                on_damage(outcome)
+            else:
+                raise outcome
     return sorted(found, key=lambda each: (each.begun_us, each.id))
 
 
 async def read_certificate(store: Store, certificate_id: str) -> tuple[Certificate, str]:
     path = certificate_path(certificate_id)
     blob = await store.get(path)
-    return decode_certificate(blob.data, path), blob.etag
+    found = decode_certificate(blob.data, path)
+    if found.id != certificate_id:
+        raise Corrupt(
+            f"{path} is another certificate", path=path, expected=certificate_id, actual=found.id
+        )
+    return found, blob.etag

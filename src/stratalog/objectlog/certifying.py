@@ -4,6 +4,7 @@ Anybody can do this who may read the log, and whoever has only the certificate c
 
     unchanged     it hashes to what it says
     balance       what was there = what went + what stayed
+    log           it is about this log
     absent        the log has none of the records
     deleted       none of the old objects is stored
     sums          what stayed is still there, if nothing else has left the log since
@@ -12,21 +13,22 @@ Anybody can do this who may read the log, and whoever has only the certificate c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
 from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.certificate import Certificate
+from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.holding import present, stored_of
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.options import MIB
 from stratalog.objectlog.snapshot import Entry, Snapshot
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.setsum import Setsum
+from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
+from stratalog.store.redaction import redact
 
 CHECK_TIMEOUT_S = 60.0
 CACHE_BYTES = 8 * MIB
@@ -98,7 +100,8 @@ async def _against_log(
 ) -> list[CertificateCheck]:
     store = PatientStore(open_store(url), runtime, CHECK_TIMEOUT_S)
     tree = Tree(store, ByteCache[Snapshot](CACHE_BYTES))
-    manifest, there = await present(tree, store, certificate.erased)
+    found = await present(tree, store, certificate.erased)
+    there = found.offsets
     if there:
         told = f"{len(there)} of the records are there, offset {there.first} among them"
         absent = CertificateCheck("absent", "broken", told)
@@ -114,7 +117,19 @@ async def _against_log(
         )
     else:
         deleted = CertificateCheck("deleted", "holds", f"{_objects(certificate.objects)} gone")
-    return [absent, deleted, await _sums(certificate, manifest, tree)]
+    return [
+        _place(certificate, store.url),
+        absent,
+        deleted,
+        await _sums(certificate, found.manifest, tree),
+    ]
+
+
+def _place(certificate: Certificate, url: str) -> CertificateCheck:
+    if certificate.log == redact(url):
+        return CertificateCheck("log", "holds", "it is about this log")
+    told = f"it is about {certificate.log}: this may be the same log by another name"
+    return CertificateCheck("log", "unknown", told)
 
 
 async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> CertificateCheck:
@@ -125,18 +140,31 @@ async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> Cer
     if manifest.collected_sum != certificate.collected:
         told = "more has left the log since, so that what stayed cannot be compared"
         return CertificateCheck("sums", "unknown", told)
-
-    def is_later(entry: Entry) -> bool:
-        return entry.limit.offset > tail
-
-    async with aclosing(tree.fragments(manifest.entries, is_later)) as walk:
-        later = [fragment.setsum async for fragment in walk]
-    total = Setsum.total(entry.setsum for entry in manifest.entries)
-    if total - Setsum.total(later) != certificate.setsum_after:
+    total = await _sum_before(manifest.entries, tail, tree)
+    if total is None:
+        told = "the log was rewritten since, so that what stayed cannot be told from what came"
+        return CertificateCheck("sums", "unknown", told)
+    if total != certificate.setsum_after:
         return CertificateCheck("sums", "broken", "the log adds up to something else")
-    return CertificateCheck(
-        "sums", "holds", "the log adds up to what stayed; `stratalog scrub` hashes it all"
-    )
+    told = "the log adds up to what stayed; `stratalog scrub` hashes it all"
+    return CertificateCheck("sums", "holds", told)
+
+
+async def _sum_before(entries: Sequence[Entry], tail: int, tree: Tree) -> Setsum | None:
+    """What lies before an offset, or None if a fragment spans it."""
+    total = EMPTY
+    for entry in entries:
+        part: Setsum | None = EMPTY
+        if entry.limit.offset <= tail:
+            part = entry.setsum
+        elif isinstance(entry, Fragment) and entry.start.offset < tail:
+            part = None
+        elif not isinstance(entry, Fragment) and entry.start.offset < tail:
+            part = await _sum_before((await tree.snapshot(entry)).entries, tail, tree)
+        if part is None:
+            return None
+        total += part
+    return total
 
 
 def _objects(paths: Sequence[str]) -> str:

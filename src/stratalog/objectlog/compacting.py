@@ -27,7 +27,7 @@ from stratalog.objectlog.cache import ByteCache
 from stratalog.objectlog.collector import Collector
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage
-from stratalog.objectlog.grouping import Candidate, Group, group
+from stratalog.objectlog.grouping import Candidate, Group, group, neighbourhoods
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
@@ -35,7 +35,7 @@ from stratalog.objectlog.position import check_offset
 from stratalog.objectlog.removal import Removed
 from stratalog.objectlog.replanting import Replaced, changed, plan_compaction, replant
 from stratalog.objectlog.rewriting import OnProgress, Rewrite, Rewriter
-from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.snapshot import Entry, Snapshot
 from stratalog.objectlog.stage import Stage
 from stratalog.objectlog.survivors import survivors_of
 from stratalog.objectlog.tree import Tree, Window, missing
@@ -91,10 +91,10 @@ class Intent:
 
     dropped: IndexSet
     objects: tuple[str, ...]
-    """The fragments that nothing will lead to any more."""
+    """The fragments that have what goes. Nothing will lead to them any more."""
 
-    foreign: int
-    """How many more of them belong to the log that this one was forked from."""
+    foreign: tuple[tuple[str, str], ...]
+    """Those that belong to the log that this one was forked from, with its URL."""
 
 
 Witness = Callable[[Intent], Awaitable[None]]
@@ -135,7 +135,7 @@ async def compact(
 
 class Compactor:
     """One compaction. A ``witness`` hears what will be published; ``rewrite`` reads and stores
-    elsewhere what this process would."""
+    elsewhere what this process would. A ``narrow`` one looks only at what is pressing."""
 
     def __init__(
         self,
@@ -147,6 +147,7 @@ class Compactor:
         through: LogWriter | None = None,
         on_progress: OnProgress | None = None,
         witness: Witness | None = None,
+        narrow: bool = False,
         rewrite: Rewrite | None = None,
         writer: str | None = None,
         options: CompactOptions = DEFAULT_OPTIONS,
@@ -160,6 +161,7 @@ class Compactor:
         self._up_to = up_to
         self._pressing = pressing
         self._witness = witness
+        self._narrow = narrow
         self._rewrite = rewrite or self._rewrite_here
         self._on_progress = on_progress
         self._writer = writer_label(writer)
@@ -210,11 +212,12 @@ class Compactor:
                 log.info("the stage of a compaction was not released: %s", error)
 
     async def _compact(self, stage: Stage, removed: Removed) -> Compacted:
-        found = group(
-            await self._candidates(stage.manifest),
-            self._options.live_share_min,
-            self._options.fragment_bytes,
-        )
+        options = self._options
+        found = [
+            each
+            for neighbours in neighbourhoods(await self._candidates(stage.manifest))
+            for each in group(neighbours, options.live_share_min, options.fragment_bytes)
+        ]
         if not found:
             return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
         replaced = await self._rewrite(found, self._live, stage, self._on_progress)
@@ -273,7 +276,12 @@ class Compactor:
     async def _candidates(self, manifest: Manifest) -> list[Candidate]:
         window = Window(manifest.first_offset, self._up_to)
         found: list[Candidate] = []
-        async for fragment in self._tree.walk(manifest, window):
+
+        def wanted(entry: Entry) -> bool:
+            span = range(entry.start.offset, entry.limit.offset)
+            return window.overlaps(entry) and (not self._narrow or self._pressing.overlaps(span))
+
+        async for fragment in self._tree.fragments(manifest.entries, wanted):
             if fragment.limit.offset > self._up_to or fragment == manifest.newest:
                 break
             found.append(await self._judged(fragment))
@@ -286,8 +294,8 @@ class Compactor:
         return found
 
     async def _judged(self, fragment: Fragment) -> Candidate:
-        span = range(fragment.start.offset, fragment.limit.offset)
-        live, is_pressing = self._live.count_in(span), self._pressing.overlaps(span)
+        live = self._live.count_in(fragment.offsets)
+        is_pressing = self._pressing.overlaps(fragment.offsets)
         if not fragment.is_sparse or not (live or is_pressing):
             return Candidate(fragment, live, is_pressing)
         if live == fragment.span:
@@ -316,7 +324,7 @@ class Compactor:
             await put_once(self._store, named, node.to_json(), self._patience())
         await stage.check_live()
         plan = plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
-        gone = [fragment for each in replaced for fragment in each.gone]
+        lost = [fragment for each in replaced for fragment in each.that_lost_records]
         intent = Intent(
             plan_id=plan.plan_id or "",
             tail=manifest.tail.offset,
@@ -325,8 +333,8 @@ class Compactor:
             after=Setsum.total(entry.setsum for entry in after),
             collected=manifest.collected_sum + plan.setsum_to_discard,
             dropped=IndexSet.union(each.dropped for each in replaced),
-            objects=tuple(each.path for each in gone if each.base is None),
-            foreign=sum(each.base is not None for each in gone),
+            objects=tuple(each.path for each in lost if each.base is None),
+            foreign=tuple((each.base, each.path) for each in lost if each.base is not None),
         )
         return plan, intent
 

@@ -15,13 +15,15 @@ whether it has happened is read off the log. ``docs/design/013-erasure.md`` has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from stratalog.errors import Conflict, Invalid, NotFound
+from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.blank import append_blank
 from stratalog.objectlog.cache import ByteCache
@@ -35,13 +37,14 @@ from stratalog.objectlog.certificate import (
 )
 from stratalog.objectlog.collector import Collector
 from stratalog.objectlog.compacting import STAGE_NOTE, Compactor, Intent
-from stratalog.objectlog.holding import Holder, holders_of, present, stored_of
+from stratalog.objectlog.holding import Holder, Present, pins_that_hold, present, stored_of
 from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
 from stratalog.objectlog.rewriting import OnProgress, Rewrite
 from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.stage import list_stages
 from stratalog.objectlog.sweep import SweepReport, sweep
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -51,6 +54,9 @@ from stratalog.store.cas import Landed, Patience, create, swap
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob, Store
 from stratalog.store.redaction import redact
+from stratalog.store.sibling import sibling
+
+log = logging.getLogger(__name__)
 
 DEFAULT_OPTIONS = CompactOptions()
 SNAPSHOT_CACHE_BYTES = 8 * MIB
@@ -79,6 +85,14 @@ async def erase(
     """
     eraser = Eraser(url, on_progress, writer, options, runtime)
     return await eraser.erase(doomed, despite_holders, query, note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tidied:
+    """What was found and deleted beside the log itself."""
+
+    stages: tuple[Holder, ...]
+    swept: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +129,7 @@ async def finish_erasures(
     Gives their certificates as they are now.
     """
     eraser = Eraser(url, on_progress, writer, options, runtime)
-    return await eraser.finish_all(also_incomplete=True)
+    return await eraser.finish()
 
 
 class Eraser:
@@ -138,34 +152,54 @@ class Eraser:
         self._runtime = runtime
         self._rewrite_elsewhere = rewrite
 
-    async def finish_all(self, *, also_incomplete: bool = False) -> list[Certificate]:
-        manifest, _ = await load_manifest(self._store)
-        manifest.check_writable()
-        left = [
-            each
-            for each in await list_certificates(self._store)
-            if each.state != "done" or (also_incomplete and not each.complete)
-        ]
-        return [await self._finish(each) for each in left]
-
     async def erase(
         self, doomed: IndexSet, despite_holders: bool, query: str, note: str
     ) -> Certificate | None:
         """See ``erase``."""
         check_note(note)
-        await self.finish_all()
+        _check_set(doomed)
+        await self._collector().clear_pins()
+        await self._finish([each async for each in self._left()], tolerant=True)
+        # What will be written at such an offset one day is not meant.
+        tail = (await load_manifest(self._store))[0].tail.offset
+        doomed = doomed.within(range(tail))
         found = await self.preview(doomed)
         if not found.offsets and not found.holders:
             return None
         if found.holders and not despite_holders:
             raise _held(found.holders)
-        return await self._finish(await self._begin(doomed, query, note))
+        (made,) = await self._finish([await self._begin(doomed, query, note)])
+        return made
+
+    async def finish(self) -> list[Certificate]:
+        """See ``finish_erasures``."""
+        return await self._finish([each async for each in self._left(also_incomplete=True)])
 
     async def preview(self, doomed: IndexSet) -> Erasable:
-        if not isinstance(doomed, IndexSet):
-            raise Invalid("what goes is an IndexSet", hint="Make one with IndexSet.of(offsets).")
-        manifest, there = await present(self._tree(), self._store, doomed)
-        return Erasable(there, await self._holders(manifest, doomed))
+        """See ``preview_erasure``."""
+        _check_set(doomed)
+        there = await self._present(doomed)
+        for fragment, _ in there.fragments:
+            if not fragment.is_ours_to_change:
+                raise Invalid(
+                    f"{fragment.path} was written by another program, or by a newer version",
+                    path=fragment.path,
+                    hint="It cannot be rewritten here. Copy the log, and erase from the copy.",
+                )
+        pins = await pins_that_hold(self._tree(), self._store, doomed, self._runtime)
+        return Erasable(there.offsets, (*pins, *there.sources))
+
+    async def _left(self, *, also_incomplete: bool = False) -> AsyncIterator[Certificate]:
+        """The certificates that are not done, or not complete."""
+        manifest, _ = await load_manifest(self._store)
+        manifest.check_writable()
+
+        def tell(error: StratalogError) -> None:
+            log.warning("a certificate cannot be read: %s", error)
+
+        for each in await list_certificates(self._store, on_damage=tell):
+            if each.state != "done" or (also_incomplete and not each.complete):
+                yield each
 
     # The steps
 
@@ -189,45 +223,56 @@ class Eraser:
         await create(self._store, certificate.path, certificate.to_json(), self._patience())
         return certificate
 
-    async def _finish(self, certificate: Certificate) -> Certificate:
-        """Whatever is left to do, from wherever an earlier run has stopped."""
-        doomed = certificate.erased
-        manifest, there = await present(self._tree(), self._store, doomed)
-        if there:
-            newest = manifest.newest
-            if newest is not None and there.overlaps(
-                range(newest.start.offset, newest.limit.offset)
-            ):
-                manifest = await append_blank(
-                    self._store,
-                    after=newest,
-                    writer=self._writer,
-                    timeout_s=self._options.timeout_s,
-                    runtime=self._runtime,
-                )
-            await self._rewrite(certificate.id, there, manifest.tail.offset)
-            manifest, there = await present(self._tree(), self._store, doomed)
-            if there:
-                raise Conflict(
-                    f"{len(there)} of the records are still there: the log changed meanwhile",
-                    path=certificate.path,
-                    hint="Erase again: what was begun is finished then.",
-                )
-        collecting = CollectorOptions(
-            interval_s=self._options.interval_s, timeout_s=self._options.timeout_s
-        )
-        collector = Collector(
-            self._url, writer=self._writer, options=collecting, runtime=self._runtime
-        )
-        await collector.clear_pins()
-        swept = await self._sweep(collector)
-        return await self._end(certificate.id, manifest, doomed, swept)
+    async def _finish(
+        self, certificates: Sequence[Certificate], *, tolerant: bool = False
+    ) -> list[Certificate]:
+        """Whatever is left to do, from wherever an earlier run has stopped.
+
+        One that fails does not keep the others from being finished. It is raised in the end, unless
+        it is somebody else's.
+        """
+        taken_out: list[Certificate] = []
+        failures: list[StratalogError] = []
+        for each in certificates:
+            try:
+                await self._take_out(each)
+                taken_out.append(each)
+            except StratalogError as error:
+                log.warning("the erasure %s could not be finished: %s", each.id, error)
+                failures.append(error)
+        ended: list[Certificate] = []
+        if taken_out:
+            tidied = await self._tidy()
+            ended = [await self._end(each, tidied) for each in taken_out]
+        if failures and not tolerant:
+            raise failures[0]
+        return ended
+
+    async def _take_out(self, certificate: Certificate) -> None:
+        """See to it that the log has none of the records any more."""
+        found = await self._present(certificate.erased)
+        there, manifest = found.offsets, found.manifest
+        if not there:
+            return
+        newest = manifest.newest
+        if newest is not None and there.overlaps(newest.offsets):
+            manifest = await append_blank(
+                self._store,
+                after=newest,
+                writer=self._writer,
+                timeout_s=self._options.timeout_s,
+                runtime=self._runtime,
+            )
+        await self._rewrite(certificate.id, there, manifest.tail.offset)
+        left = (await self._present(certificate.erased)).offsets
+        if left:
+            raise _changed(certificate.path)
 
     async def _rewrite(self, certificate_id: str, there: IndexSet, up_to: int) -> None:
         async def note(intent: Intent) -> None:
-            def noted(certificate: Certificate) -> Certificate | None:
-                if certificate.state == "done":
-                    return None  # by somebody else
+            async def noted(certificate: Certificate) -> Certificate:
+                if certificate.state == "done" or intent.dropped != there:
+                    raise _changed(certificate.path)
                 return msgspec.structs.replace(
                     certificate,
                     state="erasing",
@@ -238,18 +283,18 @@ class Eraser:
                     setsum_removed=intent.removed,
                     setsum_after=intent.after,
                     collected=intent.collected,
-                    objects=intent.objects,
-                    foreign=intent.foreign,
+                    objects=tuple(dict.fromkeys((*certificate.objects, *intent.objects))),
+                    foreign=tuple(dict.fromkeys((*certificate.foreign, *intent.foreign))),
                 )
 
             await self._change(certificate_id, noted)
 
-        everything = IndexSet(range(up_to))
         await Compactor(
             self._url,
-            everything - there,
+            IndexSet(range(up_to)) - there,
             up_to,
             pressing=there,
+            narrow=True,
             on_progress=self._on_progress,
             witness=note,
             rewrite=self._rewrite_elsewhere,
@@ -258,8 +303,25 @@ class Eraser:
             runtime=self._runtime,
         ).run()
 
+    async def _tidy(self) -> _Tidied:
+        """Delete what released pins held, and what nothing links: it may be a copy of a record.
+
+        A compaction that is under way may have read one. Those are listed before the sweep: what
+        one has stored that has ended until then is there to be swept. A pin may be let go until the
+        end, so that is looked at again.
+        """
+        collector = self._collector()
+        await collector.clear_pins()
+        stages = [
+            Holder(kind="stage", name=stage.incarnation, note=f"by {stage.owner}")
+            for stage in await list_stages(self._url, runtime=self._runtime)
+            if stage.state == "live" and stage.note == STAGE_NOTE
+        ]
+        swept = await self._sweep(collector)
+        await collector.clear_pins()
+        return _Tidied(tuple(stages), swept.deleted.objects)
+
     async def _sweep(self, collector: Collector) -> SweepReport:
-        """Also what nothing links may be a copy of a record: an upload that was never linked."""
         options = SweepOptions(timeout_s=self._options.timeout_s)
         for attempts_left in reversed(range(self._options.attempts_max)):
             try:
@@ -267,57 +329,54 @@ class Eraser:
             except Conflict:
                 if attempts_left == 0:
                     raise
-            await collector.finish()
+            with contextlib.suppress(NotFound):  # somebody else was faster
+                await collector.finish()
         raise AssertionError("the last attempt returns or raises")
 
-    async def _end(
-        self, certificate_id: str, manifest: Manifest, doomed: IndexSet, swept: SweepReport
-    ) -> Certificate:
-        current, _ = await read_certificate(self._store, certificate_id)
-        kept = await stored_of(self._store, current.objects)
-        holders = [
-            *await self._holders(manifest, doomed),
-            *(
-                Holder(kind="stage", name=stage.incarnation, note=f"by {stage.owner}")
-                for stage in swept.stages
-                if stage.note == STAGE_NOTE  # it may have read what was still there
-            ),
-        ]
-        versions = await self._versions(current.path)
-        there = Setsum.total(entry.setsum for entry in manifest.entries)
-
-        def ended(certificate: Certificate) -> Certificate | None:
+    async def _end(self, begun: Certificate, tidied: _Tidied) -> Certificate:
+        async def ended(certificate: Certificate) -> Certificate | None:
             if certificate.complete:
                 return None
+            found = await self._present(certificate.erased)
+            if found.offsets:
+                raise _changed(certificate.path)
             if certificate.setsum_before is None:  # the log itself had none of them
-                certificate = msgspec.structs.replace(
-                    certificate,
-                    tail=manifest.tail.offset,
-                    records=0,
-                    setsum_before=there,
-                    setsum_removed=EMPTY,
-                    setsum_after=there,
-                    collected=manifest.collected_sum,
-                )
-            reasons = _reasons(certificate, kept, holders, versions)
+                certificate = _about_nothing(certificate, found.manifest)
+            pins = await pins_that_hold(
+                self._tree(), self._store, certificate.erased, self._runtime, also_released=True
+            )
+            holders = (*pins, *tidied.stages)
+            kept = await stored_of(self._store, certificate.objects)
+            owned = await self._owned_elsewhere(certificate.foreign)
+            versions = await self._versions(certificate.path)
+            reasons = _reasons(kept, owned, holders, versions)
             return msgspec.structs.replace(
                 certificate,
                 state="done",
                 done_us=self._runtime.now_us(),
                 kept=kept,
-                swept=swept.deleted.objects,
-                holders=tuple(holders),
+                swept=certificate.swept + tidied.swept,
+                holders=holders,
                 versions=versions,
                 complete=not reasons,
                 reasons=reasons,
-            )
+            ).sealed_as(self._runtime.new_id())
 
-        return await self._change(certificate_id, ended, sealed=True)
+        return await self._change(begun.id, ended)
 
     # What the steps are made of
 
-    async def _holders(self, manifest: Manifest, doomed: IndexSet) -> tuple[Holder, ...]:
-        return await holders_of(self._tree(), self._store, manifest, doomed, self._runtime)
+    async def _present(self, wanted: IndexSet) -> Present:
+        return await present(self._tree(), self._store, wanted)
+
+    async def _owned_elsewhere(self, foreign: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """The logs that still have one of these objects of theirs."""
+        found: list[str] = []
+        for url in dict.fromkeys(base for base, _ in foreign):
+            paths = [path for base, path in foreign if base == url]
+            if await stored_of(sibling(self._store, url), paths):
+                found.append(redact(url))
+        return tuple(found)
 
     async def _versions(self, path: str) -> Versions:
         """Told from an object that was just written."""
@@ -329,17 +388,16 @@ class Eraser:
     async def _change(
         self,
         certificate_id: str,
-        change: Callable[[Certificate], Certificate | None],
-        sealed: bool = False,
+        change: Callable[[Certificate], Awaitable[Certificate | None]],
     ) -> Certificate:
         """The certificate, changed by CAS, or as it is if nothing is left to change."""
         current, etag = await read_certificate(self._store, certificate_id)
         while True:
-            changed = change(current)
+            changed = await change(current)
             if changed is None:
                 return current
-            changed = msgspec.structs.replace(changed, write_id=self._runtime.new_id())
-            changed = changed.sealed() if sealed else changed
+            if changed.write_id == current.write_id:
+                changed = msgspec.structs.replace(changed, write_id=self._runtime.new_id())
             write_id, path = changed.write_id, changed.path
 
             def is_ours(blob: Blob, write_id: str | None = write_id, path: str = path) -> bool:
@@ -355,6 +413,12 @@ class Eraser:
             current = decode_certificate(settled.current.data, path)
             etag = settled.current.etag
 
+    def _collector(self) -> Collector:
+        options = CollectorOptions(
+            interval_s=self._options.interval_s, timeout_s=self._options.timeout_s
+        )
+        return Collector(self._url, writer=self._writer, options=options, runtime=self._runtime)
+
     def _tree(self) -> Tree:
         return Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
 
@@ -362,20 +426,46 @@ class Eraser:
         return Patience(self._runtime, self._options.timeout_s)
 
 
+def _about_nothing(certificate: Certificate, manifest: Manifest) -> Certificate:
+    """That nothing went: whoever holds a record, the log did not have it."""
+    there = Setsum.total(entry.setsum for entry in manifest.entries)
+    return msgspec.structs.replace(
+        certificate,
+        tail=manifest.tail.offset,
+        records=0,
+        setsum_before=there,
+        setsum_removed=EMPTY,
+        setsum_after=there,
+        collected=manifest.collected_sum,
+    )
+
+
 def _reasons(
-    certificate: Certificate, kept: Sequence[str], holders: Sequence[Holder], versions: Versions
+    kept: Sequence[str], owned: Sequence[str], holders: Sequence[Holder], versions: Versions
 ) -> tuple[str, ...]:
     """What stands against saying that the records are gone."""
     reasons = [f"still held by {holder}" for holder in holders]
     if kept:
         reasons.append(f"old objects are still there: {kept[0]}" + _and_more(len(kept) - 1))
-    if certificate.foreign:
-        reasons.append("the log that this one was forked from still has the old objects")
+    reasons += [f"the log that this one was forked from still has them: {url}" for url in owned]
     if versions == "kept":
         reasons.append("the bucket keeps older versions of its objects, deleted ones too")
     if versions == "unknown":
         reasons.append("the store does not tell whether it keeps deleted objects")
     return tuple(reasons)
+
+
+def _check_set(doomed: IndexSet) -> None:
+    if not isinstance(doomed, IndexSet):
+        raise Invalid("what goes is an IndexSet", hint="Make one with IndexSet.of(offsets).")
+
+
+def _changed(path: str) -> Conflict:
+    return Conflict(
+        "the log changed while records were erased from it",
+        path=path,
+        hint="Erase again: what was begun is finished then.",
+    )
 
 
 def _held(holders: Sequence[Holder]) -> Conflict:

@@ -98,6 +98,16 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return self.rows is not None
 
     @property
+    def offsets(self) -> range:
+        """The offsets that it stands for."""
+        return range(self.start.offset, self.limit.offset)
+
+    @property
+    def is_ours_to_change(self) -> bool:
+        """Whether we know all that its entry says, and its numbers."""
+        return self.unknown is None and isinstance(self.seq_no, int)
+
+    @property
     def first_seq_no(self) -> int | str:
         """The first of the sequence numbers that it stands for."""
         return self.seq_no if self.seq_first is None else self.seq_first

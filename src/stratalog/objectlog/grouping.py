@@ -42,8 +42,7 @@ class Candidate:
 
     @property
     def is_ours_to_change(self) -> bool:
-        """Whether we know all that its entry says, and its numbers."""
-        return self.fragment.unknown is None and isinstance(self.fragment.seq_no, int)
+        return self.fragment.is_ours_to_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +90,18 @@ def group(
         elif any(each.fragment.count for each in run) or len(run) > 1:
             groups.append(_rewritten(run))
     return groups
+
+
+def neighbourhoods(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """The candidates in stretches without a gap between them."""
+    stretch: list[Candidate] = []
+    for each in candidates:
+        if stretch and stretch[-1].fragment.limit.offset != each.fragment.start.offset:
+            yield stretch
+            stretch = []
+        stretch.append(each)
+    if stretch:
+        yield stretch
 
 
 def _runs(

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -25,6 +26,7 @@ from stratalog.objectlog.survivors import survivors_of
 from stratalog.objectlog.tree import Tree, missing
 from stratalog.runtime import Runtime
 from stratalog.store.protocol import Store
+from stratalog.store.redaction import redact
 
 ATTEMPTS_MAX = 5
 READS_AT_ONCE = 16
@@ -53,44 +55,63 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{what} ({self.note})" if self.note else what
 
 
-async def present(tree: Tree, store: Store, wanted: IndexSet) -> tuple[Manifest, IndexSet]:
-    """Which of these records the log has, and the manifest that says so."""
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Which records a log has, and where."""
+
+    manifest: Manifest
+    fragments: tuple[tuple[Fragment, IndexSet], ...]
+
+    @property
+    def offsets(self) -> IndexSet:
+        return IndexSet.union(found for _, found in self.fragments)
+
+    @property
+    def sources(self) -> tuple[Holder, ...]:
+        """The logs that this one was forked from, and that own some of these fragments."""
+        records: Counter[str] = Counter()
+        for fragment, found in self.fragments:
+            if fragment.base is not None:
+                records[fragment.base] += len(found)
+        return tuple(
+            Holder(kind="source", name=redact(url), records=count) for url, count in records.items()
+        )
+
+
+async def present(tree: Tree, store: Store, wanted: IndexSet) -> Present:
+    """Which of these records the log has."""
     for attempts_left in reversed(range(ATTEMPTS_MAX)):
         manifest, etag = await load_manifest(store)
         try:
-            found = [each async for _, each in _found(tree, manifest.entries, wanted)]
-            return manifest, IndexSet.union(found)
+            async with aclosing(_found(tree, manifest.entries, wanted)) as walk:
+                return Present(manifest, tuple([each async for each in walk]))
         except NotFound as gone:
             if (await load_manifest(store))[1] == etag or attempts_left == 0:
                 raise missing(gone.path) from None
     raise AssertionError("the last attempt returns or raises")
 
 
-async def holders_of(
-    tree: Tree, store: Store, manifest: Manifest, wanted: IndexSet, runtime: Runtime
+async def pins_that_hold(
+    tree: Tree, store: Store, wanted: IndexSet, runtime: Runtime, *, also_released: bool = False
 ) -> tuple[Holder, ...]:
-    """Who else leads to one of these records. Pins whose expiry is past are released."""
-    held, _ = await PinStore(store, runtime=runtime).sort_out()
-    holders = [
-        Holder(
-            kind="fork" if pin.name.startswith(FORK_PIN) else "pin",
-            name=pin.name,
-            records=records,
-            note=pin.note,
-            expires_us=pin.expires_us,
-        )
-        for pin in held
-        if (records := await _held(tree, pin, wanted))
-    ]
-    sources: Counter[str] = Counter()
-    async with aclosing(_found(tree, manifest.entries, wanted)) as walk:
-        async for fragment, found in walk:
-            if fragment.base is not None:
-                sources[fragment.base] += len(found)
-    holders += [
-        Holder(kind="source", name=url, records=records) for url, records in sources.items()
-    ]
-    return tuple(holders)
+    """The pins that lead to one of these records. Those past their expiry are released.
+
+    What a pin has held that is released stays until a collection has cleared the pin.
+    """
+    held, let_go = await PinStore(store, runtime=runtime).sort_out()
+    return tuple(
+        [
+            Holder(
+                kind="fork" if pin.name.startswith(FORK_PIN) else "pin",
+                name=pin.name,
+                records=records,
+                note=redact(pin.note),
+                expires_us=pin.expires_us,
+            )
+            for pin in (*held, *(let_go if also_released else ()))
+            if (records := await _held(tree, pin, wanted))
+        ]
+    )
 
 
 async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
@@ -149,7 +170,7 @@ async def _records_in(
 ) -> IndexSet:
     """Which of these records a fragment has. Only of a sparse one the rows must be read."""
     if not fragment.is_sparse:
-        return wanted.within(range(fragment.start.offset, fragment.limit.offset))
+        return wanted.within(fragment.offsets)
     if not fragment.count:
         return EMPTY
     try:

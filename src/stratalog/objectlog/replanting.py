@@ -41,9 +41,9 @@ class Replaced:
     dropped: IndexSet
 
     @property
-    def gone(self) -> Iterator[Fragment]:
-        """The fragments whose objects nothing leads to any more."""
-        return (each for each in self.group.fragments if each is not self.group.keeper)
+    def that_lost_records(self) -> Iterator[Fragment]:
+        """The fragments of which a record went."""
+        return (each for each in self.group.fragments if self.dropped.overlaps(each.offsets))
 
 
 class Replanted(NamedTuple):

@@ -21,7 +21,7 @@ from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.rewriting import OnProgress
-from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.snapshot import Entry, Snapshot
 from stratalog.objectlog.tree import Tree, Window, key_of
 from stratalog.pipeline.frames import RECORDS_DDL, frame_of
 from stratalog.pipeline.log_compact import asked_of, live_set
@@ -87,13 +87,18 @@ async def _held_elsewhere(place: str) -> tuple[Fragment, ...]:
     tree = Tree(store, ByteCache[Snapshot](PLANNING_CACHE_BYTES))
     held: dict[str, Fragment] = {}
     for pin in await PinStore(store).list():
-        async for fragment in tree.fragments(pin.entries, pin.window.overlaps):
+        async for fragment in tree.fragments(pin.entries, pin.window.overlaps, _pass_over):
             held[key_of(fragment)] = fragment
     if not held:
         return ()
-    manifest, _ = await load_manifest(store)
     low = min(each.start.offset for each in held.values())
     high = max(each.limit.offset for each in held.values())
-    async for fragment in tree.walk(manifest, Window(low, high)):
+    manifest, _ = await load_manifest(store)
+    # A node that is gone has just been replaced: then more is asked about than need be.
+    async for fragment in tree.fragments(manifest.entries, Window(low, high).overlaps, _pass_over):
         held.pop(key_of(fragment), None)
     return tuple(held.values())
+
+
+def _pass_over(_: Entry) -> None:
+    """A node that is lost leads to nothing."""

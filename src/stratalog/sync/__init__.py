@@ -19,12 +19,12 @@ opened by URL or path can also be pickled: they are opened again where they are 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from stratalog import herd as aio_herd
 from stratalog import objectlog as aio
-from stratalog.errors import Invalid
+from stratalog.errors import Invalid, StratalogError
 from stratalog.herd import RolledUp, RollUpOptions
 from stratalog.herd.herd import DEFAULT_READER
 from stratalog.herd.rollup import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
@@ -381,9 +381,14 @@ def finish_erasures(
     )
 
 
-def list_certificates(url: StoreLike) -> list[Certificate]:
-    """All certificates of a log, oldest first."""
-    return loop_thread().run(lambda: certificates.list_certificates(url))
+def list_certificates(
+    url: StoreLike, *, on_damage: Callable[[StratalogError], None] | None = None
+) -> list[Certificate]:
+    """All certificates of a log, oldest first.
+
+    One that cannot be read is raised, or told if somebody wants to hear of it, and passed over.
+    """
+    return loop_thread().run(lambda: certificates.list_certificates(url, on_damage=on_damage))
 
 
 def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
