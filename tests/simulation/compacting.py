@@ -195,7 +195,12 @@ class Compacting(Keeping):
             await self.rest(operations)
             with forgiven():
                 name = f"pin_{node.name.replace('.', '_')}_{number}"
-                held = await pins.create(name, self.store.manifest.first_offset)
+                first = self.store.manifest.first_offset
+                if self.random.random() < 0.3:  # somebody forgets it
+                    until_us = node.runtime.now_us() + self.random.randint(0, 20_000_000)
+                    await pins.create(name, first, expires_us=until_us)
+                    continue
+                held = await pins.create(name, first)
                 self.store.acknowledged(held)
                 seen = await self.pinned(node, held.name)
                 await self.rest(operations)
