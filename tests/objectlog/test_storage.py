@@ -11,6 +11,7 @@ from stratalog.errors import Conflict, NotFound
 from stratalog.objectlog import storage as storage_module
 from stratalog.objectlog.forking import fork
 from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.policy import POLICY_PATH
 from stratalog.objectlog.stage import Stage
 from stratalog.objectlog.storage import CLASSES, measure_storage
 from stratalog.objectlog.survey import Amount
@@ -37,6 +38,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
         await sl.CursorStore(store_url).create("reader", 3)
         await PinStore(store_url).create("kept", 1, 5)
         await Stage.register(store_url)
+        await store.put_if_absent(POLICY_PATH, b"{}")
         await store.put_if_absent(ORPHAN, b"12345")
         await store.put_if_absent("notes.txt", b"123")
         found = await measure_storage(store_url)
@@ -53,6 +55,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
             "pins": 1,
             "stages": 1,
             "plan": 0,
+            "policy": 1,
             "unreferenced": len(loose),
             "other": 1,
         }

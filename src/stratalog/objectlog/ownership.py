@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     CURSOR = "cursor"
     PIN = "pin"
     STAGE = "stage"
+    POLICY = "policy"
     TRIAL = "trial"
 
 
@@ -53,6 +54,7 @@ _NAMES = re.compile(
     | pin/(?P<pin>[A-Za-z0-9_]+)\.json
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
+    | policy/(?P<policy>POLICY)
     | (?P<trial>probe/[0-9a-f]+ | doctor/[0-9a-f]+/.+)    # left by one that was killed
     """,
     re.VERBOSE,

@@ -36,6 +36,7 @@ StoredClass = Literal[
     "pins",
     "stages",
     "plan",
+    "policy",
     "unreferenced",
     "other",
 ]
@@ -49,6 +50,7 @@ _CLASS_OF: dict[Kind, StoredClass] = {
     Kind.PIN: "pins",
     Kind.STAGE: "stages",
     Kind.PLAN: "plan",
+    Kind.POLICY: "policy",
     Kind.TRIAL: "other",
 }
 
