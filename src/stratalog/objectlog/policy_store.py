@@ -160,6 +160,7 @@ class PolicyStore:
         cursor = await self._cursor()
         found, _ = await self._read()
         if cursor is None or found is None or found.write_id != policy.write_id:
+            await load_manifest(self._store)  # without a log, `NotFound` tells more
             raise _changed()
         rule = policy.retain
         if rule is None:
