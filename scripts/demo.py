@@ -3,8 +3,8 @@
 Orders of 200 shops come at very different rates, each shop with a log of its own. The pipeline
 finds the logs that changed, brings the latest order of each customer up to date, gives the space
 back, hashes what is left and proves the herd; logs with little news wait. A few shops have a policy
-instead: their logs keep the latest order of each customer, and are compacted. More orders come, and a
-question in SQL joins what waits with what is merged. A second run takes only what is new. In the
+instead: their logs keep the latest order of each customer, and are compacted. More orders come, and
+a question in SQL joins what waits with what is merged. A second run takes only what is new. In the
 end every customer's latest order, merged or not, is compared with what was written. The herd is
 removed at the end; the report stays.
 """
