@@ -98,8 +98,9 @@ def size_bytes(text: str) -> int:
     whole, part, unit = found.groups()
     factor = 1
     if unit is not None:
-        factor = (1024 if unit[1:] else 1000) ** (1 + UNITS_OF_BYTES.index(unit[0].upper()))
-    return int(whole) * factor + int(part or 0) * factor // 10 ** len(part or "")
+        power = 1 + UNITS_OF_BYTES.index(unit[0].upper())
+        factor = int((1024 if unit[1:] else 1000) ** power)
+    return int(whole) * factor + int(int(part or 0) * factor // 10 ** len(part or ""))
 
 
 def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:
