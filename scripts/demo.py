@@ -2,8 +2,9 @@
 
 Orders of 200 shops come at very different rates, each shop with a log of its own. The pipeline
 finds the logs that changed, brings the latest order of each customer up to date, gives the space
-back, hashes what is left and proves the herd; logs with little news wait. More orders come, and a
-question in SQL joins what waits with what is merged. A second run takes only what is new. In the
+back, hashes what is left and proves the herd; logs with little news wait. A few shops have a policy
+instead: their logs keep the latest order of each customer, and are compacted. More orders come, and
+a question in SQL joins what waits with what is merged. A second run takes only what is new. In the
 end every customer's latest order, merged or not, is compared with what was written. The herd is
 removed at the end; the report stays.
 """
@@ -58,6 +59,9 @@ CUSTOMERS_PER_SHOP = 300
 REPORT = Path(__file__).parents[1] / "build" / "demo-report.html"
 BIG = 1_000
 """A log with so many new orders is merged at once. Others wait until an hour has passed."""
+
+KEPT = range(3, 6)
+"""The shops, by their rank, whose logs are not cut off but compacted."""
 
 KEY = "get_json_object(cast(body as string), '$.customer')"
 QUESTION = """
@@ -149,6 +153,44 @@ async def write(root: str, shops: Shops, rates: dict[str, int]) -> None:
         await asyncio.gather(*map(server, range(SERVERS)))
 
 
+def kept_shops(rates: dict[str, int]) -> list[str]:
+    return [shop for rank, shop in enumerate(rates) if rank in KEPT]
+
+
+async def set_policies(root: str, shops: list[str]) -> None:
+    """The latest order of each customer lives, and everything else of these shops may go."""
+    lives = sl.Live(sql=f"SELECT max(offset) FROM log GROUP BY {KEY}")
+    async with sl.Herd.open(root) as herd:
+        for shop in shops:
+            await sl.PolicyStore(await herd.log(shop).store()).set(sl.Policy(live=lives))
+
+
+async def amounts(root: str, shops: list[str]) -> dict[str, tuple[int, int]]:
+    """How many records these logs hold, and how many bytes."""
+    found = {}
+    async with sl.Herd.open(root) as herd:
+        for shop in shops:
+            async with herd.log(shop).reader() as reader:
+                entries = await reader.scan(from_offset=reader.first_offset)
+            found[shop] = sum(each.count for each in entries), sum(e.num_bytes for e in entries)
+    return found
+
+
+def compacted(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Table:
+    table = Table(title="Compacted, as their policies say", title_justify="left")
+    for title in ("shop", "orders before", "after", "bytes before", "after"):
+        table.add_column(title, justify="left" if title == "shop" else "right")
+    for shop, (records, num_bytes) in before.items():
+        table.add_row(
+            shop,
+            f"{records:,}",
+            f"{after[shop][0]:,}",
+            output.size(num_bytes),
+            output.size(after[shop][1]),
+        )
+    return table
+
+
 def keep(spark: SparkSession, root: str) -> RunReport:
     """The whole pipeline, once, with a display."""
     with stages_shown(shown=True) as show:
@@ -166,10 +208,13 @@ def keep(spark: SparkSession, root: str) -> RunReport:
     return report
 
 
-def ask(spark: SparkSession, root: str) -> Table:
-    """Of what is not merged yet: which shops sold most, and how many customers were known?"""
+def ask(spark: SparkSession, root: str, kept: list[str]) -> Table:
+    """Of what is not merged yet: which shops sold most, and how many customers were known?
+
+    Logs that are kept hold what is merged as well, so they are not asked.
+    """
     with pinned_herd(spark, root) as records:
-        records.selectExpr(
+        records.where(~records.log.isin(kept)).selectExpr(
             "log",
             f"{KEY} AS customer",
             "cast(get_json_object(cast(body as string), '$.amount') AS bigint) AS amount",
@@ -226,15 +271,19 @@ def demo(shops_count: int, orders: int) -> None:
             f"orders, the quietest {min(rates.values()):,}\n"
         )
         asyncio.run(write(root, shops, rates))
+        kept = kept_shops(rates)
+        asyncio.run(set_policies(root, kept))
         with ExitStack() as stack:
             with waiting("starting Spark"):
                 spark = stack.enter_context(session(master="local[*]", name="stratalog-demo"))
+            before = asyncio.run(amounts(root, kept))
             keep(spark, root)
+            output.draw(compacted(before, asyncio.run(amounts(root, kept))))
             output.say("\nBusiness goes on")
             more = {shop: max(1, round(count * MORE)) for shop, count in rates.items()}
             asyncio.run(write(root, shops, more))
             with waiting("asking"):
-                answer = ask(spark, root)
+                answer = ask(spark, root, kept)
             output.draw(answer)
             report = keep(spark, root)
             prove(spark, root, shops, report)

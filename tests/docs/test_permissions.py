@@ -164,6 +164,14 @@ async def hold_pins(bucket: Bucket, _: MemoryStore) -> None:
     assert [pin.name for pin in await pins.list()] == ["past"]
 
 
+async def set_a_policy(bucket: Bucket, _: MemoryStore) -> None:
+    policies = sl.PolicyStore(bucket)
+    await policies.set(sl.Policy(live=sl.Live(key="body")))
+    await policies.set(sl.Policy(retain=sl.Retention(bytes=1)))
+    assert await policies.note_judged(await policies.load(), 3)
+    await policies.remove()
+
+
 async def stage_rows(bucket: Bucket, store: MemoryStore) -> None:
     bucket.inner = LosesAnAnswer(store)
     task = await Staging.open(bucket)
@@ -288,6 +296,7 @@ ROLES: dict[str, Role] = {
     "creating a log": create,
     "cursor holder": hold_cursors,
     "pin holder": hold_pins,
+    "setting a policy": set_a_policy,
     "a task of a Spark sink": stage_rows,
     "the driver of a Spark sink": link_rows,
     "seal`, `migrate": seal,

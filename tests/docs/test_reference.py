@@ -139,11 +139,21 @@ def test_the_format_page_shows_documents_that_decode() -> None:
     manifest.check()
     assert json.loads(manifest.to_json()) == documents[0]
     assert list(documents[1]) == ["position", "epoch_us", "writer", "write_id"]
-    plan = decode_garbage(json.dumps(documents[2]).encode())
+    policy = sl.Policy.from_json(json.dumps(documents[2]).encode())
+    assert list(json.loads(policy.to_json()).items()) == list(documents[2].items())
+    plan = decode_garbage(json.dumps(documents[3]).encode())
     assert plan.is_empty
-    assert list(json.loads(plan.to_json()).items()) == list(documents[2].items())
-    stage = StoredStage.from_json(json.dumps(documents[3]).encode())
-    assert list(json.loads(stage.to_json()).items()) == list(documents[3].items())
+    assert list(json.loads(plan.to_json()).items()) == list(documents[3].items())
+    stage = StoredStage.from_json(json.dumps(documents[4]).encode())
+    assert list(json.loads(stage.to_json()).items()) == list(documents[4].items())
+
+
+def test_the_format_page_explains_every_field_of_a_policy() -> None:
+    explained = {
+        name for cell in table_of("format.md", "## Policy") for name in re.findall(r"\w+", cell)
+    }
+    fields = {field.encode_name for field in msgspec.structs.fields(sl.Policy)}
+    assert explained == fields - {"<unknown>"}
 
 
 def test_the_format_page_explains_every_field_of_a_plan() -> None:

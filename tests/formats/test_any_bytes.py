@@ -18,6 +18,7 @@ from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import decode_fragment, encode_fragment
 from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
+from stratalog.objectlog.policy import Policy
 from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.objectlog.stored_pin import StoredPin
@@ -33,6 +34,8 @@ VALID: list[tuple[type[StoredObject], bytes]] = [
     (StoredStage, make.stage().to_json()),
     (StoredPin, make.pin().to_json()),
     (StoredPin, make.pin(released=True).to_json()),
+    (Policy, make.policy().to_json()),
+    (Policy, make.policy(by_query=True).to_json()),
     (Manifest, make.sealed_manifest().to_json()),
     (Manifest, make.forked_manifest().to_json()),
     (Manifest, make.copied_manifest().to_json()),
@@ -47,6 +50,7 @@ KINDS: list[type[StoredObject]] = [
     StoredCursor,
     StoredStage,
     StoredPin,
+    Policy,
     Garbage,
 ]
 

@@ -13,6 +13,7 @@ from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
 from stratalog.objectlog.garbage import Garbage, PlanState, decode_garbage
 from stratalog.objectlog.manifest import decode_manifest
 from stratalog.objectlog.plan_check import check_plan
+from stratalog.objectlog.policy import Policy
 from stratalog.objectlog.stage import StoredStage
 from stratalog.objectlog.stored_json import StoredObject
 from stratalog.objectlog.stored_pin import StoredPin
@@ -29,6 +30,9 @@ JSON: dict[str, tuple[type[StoredObject], StoredObject]] = {
     "stage.json": (StoredStage, make.stage()),
     "pin.json": (StoredPin, make.pin()),
     "pin-cleared.json": (StoredPin, make.pin(released=True)),
+    "policy.json": (Policy, make.policy()),
+    "policy-by-query.json": (Policy, make.policy(by_query=True)),
+    "policy-removed.json": (Policy, make.removed_policy()),
     "manifest-sealed.json": (Manifest, make.sealed_manifest()),
     "manifest-fork.json": (Manifest, make.forked_manifest()),
     "manifest-fork-of-wal3.json": (Manifest, make.forked_manifest(of_wal3=True)),

@@ -11,6 +11,7 @@ from stratalog.objectlog.garbage import GARBAGE_PATH
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.ownership import Kind, Own, is_sweepable, own
+from stratalog.objectlog.policy import POLICY_PATH
 from stratalog.objectlog.stage import stage_path
 from stratalog.objectlog.stored_pin import pin_path
 from stratalog.setsum import EMPTY, Setsum
@@ -40,6 +41,7 @@ def test_what_writers_upload_is_known_by_its_incarnation(seq_no: int) -> None:
         (MANIFEST_PATH, Own(Kind.MANIFEST)),
         (GARBAGE_PATH, Own(Kind.PLAN)),
         (certificate_path("0123456789abcdef"), Own(Kind.CERTIFICATE)),
+        (POLICY_PATH, Own(Kind.POLICY)),
         (cursor_path("a_Z_09"), Own(Kind.CURSOR)),
         (pin_path("a_Z_09"), Own(Kind.PIN)),
         (stage_path(MINE), Own(Kind.STAGE, MINE)),
@@ -88,6 +90,8 @@ def test_the_rest_of_a_log_is_known_and_never_swept(path: str, expected: Own) ->
         "manifest/manifest",
         "gc/GARBAGE/x",
         "certificate/0123.json",
+        "policy/policy",
+        "policy/POLICY.json",
         "cursor/a-b.json",
         "cursor/a.txt",
         "cursor/x/y.json",

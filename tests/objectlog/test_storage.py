@@ -12,6 +12,7 @@ from stratalog.objectlog import storage as storage_module
 from stratalog.objectlog.certificate import certificate_path
 from stratalog.objectlog.forking import fork
 from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.policy import POLICY_PATH
 from stratalog.objectlog.stage import Stage
 from stratalog.objectlog.storage import CLASSES, measure_storage
 from stratalog.objectlog.survey import Amount
@@ -39,6 +40,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
         await PinStore(store_url).create("kept", 1, 5)
         await Stage.register(store_url)
         await store.put_if_absent(certificate_path("0" * 16), b"{}")
+        await store.put_if_absent(POLICY_PATH, b"{}")
         await store.put_if_absent(ORPHAN, b"12345")
         await store.put_if_absent("notes.txt", b"123")
         found = await measure_storage(store_url)
@@ -56,6 +58,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
             "stages": 1,
             "plan": 0,
             "certificates": 1,
+            "policy": 1,
             "unreferenced": len(loose),
             "other": 1,
         }

@@ -25,5 +25,6 @@ def test_a_small_demo(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert "Proved: " in done.stdout
     assert "shop-000" in done.stdout
+    assert "Compacted, as their policies say" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert "<svg" in (ROOT / "build" / "demo-report.html").read_text()

@@ -38,6 +38,17 @@ AFTER = [
 SUM = "ab12" * 16
 
 
+COMPACTED = StageReport(
+    stage="compact",
+    seconds=1.5,
+    logs=3,
+    records=29_793,
+    bytes_before=1 << 18,
+    bytes_after=1 << 12,
+    figures={"policies": 3, "retention_moved": 1},
+)
+
+
 def made(**changes: object) -> RunReport:
     report = RunReport(
         root="s3://bucket/shop",
@@ -229,3 +240,13 @@ def test_bars_start_at_zero_and_keep_their_proportions() -> None:
     upright = columns("t", ("x", "y"), ["p", "q"], [("s", [1, 2]), ("t", [0, 4])], str)
     heights = [float(each) for each in re.findall(r'<rect[^>]* height="([\d.]+)"', upright)]
     assert heights[0] * 4 == pytest.approx(heights[3], abs=0.4)
+
+
+def test_what_policies_have_dropped_is_told_where_there_are_any() -> None:
+    report = made()
+    text = html_of(replace(report, stages=(*report.stages, COMPACTED)))
+    assert "records compacted" in text
+    assert "29,793" in text
+    assert "policies 3, retention moved 1" in text
+    without = replace(COMPACTED, records=0, figures={"policies": 0})
+    assert "records compacted" not in html_of(replace(report, stages=(without,)))

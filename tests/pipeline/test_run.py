@@ -65,9 +65,10 @@ def test_a_run_does_everything_and_the_next_finds_nothing_to_do(
     assert report.ok, report
     assert [each.stage for each in report.stages] == list(STAGES)
     records = sum(LOGS.values())
-    rolled, merged, collected, scrubbed, verified = report.stages
+    rolled, merged, compacted, collected, scrubbed, verified = report.stages
     assert (rolled.logs, rolled.records, rolled.figures["selected"]) == (20, records, 20)
     assert (merged.logs, merged.records) == (20, records)
+    assert (compacted.logs, compacted.records, compacted.figures["policies"]) == (0, 0, 0)
     assert (collected.logs, collected.records, collected.bytes_after) == (20, records, 0)
     assert (scrubbed.logs, scrubbed.records) == (20, 0)
     assert (verified.logs, verified.figures["findings"]) == (20, 0)
@@ -89,7 +90,7 @@ def test_a_run_does_everything_and_the_next_finds_nothing_to_do(
 
     again = run_all(spark, root)
     assert again.ok
-    assert [each.logs for each in again.stages[:3]] == [0, 0, 0]
+    assert [each.logs for each in again.stages[:4]] == [0, 0, 0, 0]
     assert again.before == again.after == report.after
     assert again.proof is not None
     assert again.proof.collected_sum == report.proof.collected_sum
@@ -133,7 +134,7 @@ def test_a_log_that_is_dropped_under_a_run_does_not_stop_it(
 
     report = run_all(spark, root, on_event=change)
     assert report.ok, report
-    assert [each.logs for each in report.stages] == [3, 3, 2, 1, 1]
+    assert [each.logs for each in report.stages] == [3, 3, 0, 2, 1, 1]
     assert report.after is not None
     assert report.after.logs == 1
 
@@ -239,7 +240,7 @@ def test_rounds_follow_each_other_and_a_bad_one_is_told(
     assert count == 4
     assert [report.failure is None for report in reports] == [True, False, True, True]
     assert waits_s == [0.0, 2.0, 0.0, 0.0]
-    assert [len(report.stages) for report in reports] == [5, 1, 3, 3], "scrubbed once a day"
+    assert [len(report.stages) for report in reports] == [6, 1, 4, 4], "scrubbed once a day"
     merged = [report.stage("materialize") for report in reports]
     assert [each.records for each in merged if each] == [20, 5, 0]
     collected = [report.stage("collect") for report in reports]

@@ -27,6 +27,7 @@ PAIRS = [
     (sl.Cursor, sync.Cursor),
     (sl.PinStore, sync.PinStore),
     (sl.Pin, sync.Pin),
+    (sl.PolicyStore, sync.PolicyStore),
     (sl.Collector, sync.Collector),
     (sl.Sealer, sync.Sealer),
 ]
@@ -82,7 +83,7 @@ def test_the_words_of_the_original_are_kept_and_no_twin_method_is_a_coroutine(
     assert not inspect.isasyncgenfunction(getattr(twin, name))
 
 
-@pytest.mark.parametrize("name", ["CursorStore", "PinStore", "Sealer", "Collector"])
+@pytest.mark.parametrize("name", ["CursorStore", "PinStore", "PolicyStore", "Sealer", "Collector"])
 def test_constructors_are_the_same(name: str) -> None:
     assert inspect.signature(getattr(sync, name)) == inspect.signature(getattr(sl, name))
 

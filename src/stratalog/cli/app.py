@@ -22,6 +22,7 @@ from stratalog.cli.herds import herds
 from stratalog.cli.info import info, init
 from stratalog.cli.pins import pins
 from stratalog.cli.pipelines import pipelines
+from stratalog.cli.policies import policies
 from stratalog.cli.program import Program
 from stratalog.cli.read import follow, read
 from stratalog.cli.scrub import scrub
@@ -92,6 +93,7 @@ for command in (
 app.add_typer(cursors)
 app.add_typer(pins)
 app.add_typer(certificates)
+app.add_typer(policies)
 app.add_typer(sinks)
 app.add_typer(herds)
 app.add_typer(pipelines)

@@ -20,8 +20,10 @@ from stratalog.store.redaction import redact
 
 T = TypeVar("T")
 
+UNITS_OF_BYTES = "KMGTP"
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_SIZE = re.compile(r"(\d{1,18})(?:\.(\d{1,6}))? ?(?:([KMGTP]i?)?B)?", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 OWN_PROCESS = "a process of its own"
@@ -86,6 +88,19 @@ def duration_s(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is no duration like 90s, 30m, 6h, 7d, 2w or 1h30m")
     return float(sum(int(count) * UNITS_S[unit] for count, unit in _PART.findall(text)))
+
+
+def size_bytes(text: str) -> int:
+    """Bytes from a size such as 5000, 64KiB, 1.5GB or 10GiB."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no size like 5000, 64KiB, 1.5GB or 10GiB")
+    whole, part, unit = found.groups()
+    factor = 1
+    if unit is not None:
+        power = 1 + UNITS_OF_BYTES.index(unit[0].upper())
+        factor = int((1024 if unit[1:] else 1000) ** power)
+    return int(whole) * factor + int(int(part or 0) * factor // 10 ** len(part or ""))
 
 
 def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 
 AGE_S = 600.0
 RECORDS = 10_000
-EVERY_STAGE: tuple[Stage, ...] = ("roll-up", "materialize", "collect", "scrub", "verify")
+EVERY_STAGE: tuple[Stage, ...] = (
+    "roll-up",
+    "materialize",
+    "compact",
+    "collect",
+    "scrub",
+    "verify",
+)
 THOROUGH_S = 86_400.0
 
 Server = Annotated[
@@ -368,16 +375,19 @@ def run(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Roll up, materialize, collect, scrub and verify, in this order.
+    """Roll up, materialize, compact, collect, scrub and verify, in this order.
 
     A run that was killed is resumed by the next one. Once, all that waits is
-    merged; with --every, what has waited for --age or holds --records. In the
-    end there is a table, and a page with charts. The exit code is 13 if
-    something is damaged, 5 if some logs could not be done.
+    merged; with --every, what has waited for --age or holds --records. What
+    `compact` drops from a log is said by its policy (see `stratalog policy`); a
+    log without one is left as it is. In the end there is a table, and a page with
+    charts. The exit code is 13 if something is damaged, 5 if some logs could not
+    be done.
 
     Examples:
       stratalog pipeline run shop --key "get_json_object(string(body), '$.id')"
       stratalog pipeline run shop --key "substr(body, 1, 8)" --every 60s
+      stratalog pipeline run shop --stages compact,collect
       stratalog pipeline run shop --stages scrub,verify --report friday.html
     """
     if once and every is not None:

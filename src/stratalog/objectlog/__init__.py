@@ -18,6 +18,8 @@ from stratalog.objectlog.options import (
     WriterOptions,
 )
 from stratalog.objectlog.pin import Pin, PinStore
+from stratalog.objectlog.policy import Live, Policy, Retention, Thresholds
+from stratalog.objectlog.policy_store import PolicyStore, Retained
 from stratalog.objectlog.position import LogPosition, Span
 from stratalog.objectlog.reader import LogReader, Presence, Record
 from stratalog.objectlog.removal import Removed
@@ -42,6 +44,7 @@ __all__ = [
     "Fragment",
     "Garbage",
     "Limits",
+    "Live",
     "LogPosition",
     "LogReader",
     "LogWriter",
@@ -50,15 +53,20 @@ __all__ = [
     "Pin",
     "PinStore",
     "PlanState",
+    "Policy",
+    "PolicyStore",
     "Presence",
     "ReaderOptions",
     "Record",
     "Removed",
+    "Retained",
+    "Retention",
     "Seal",
     "Sealer",
     "Snapshot",
     "SnapshotPointer",
     "Span",
+    "Thresholds",
     "WriterOptions",
     "abort_fork",
     "collect",

@@ -27,6 +27,7 @@ class Kind(enum.Enum):
     PIN = "pin"
     STAGE = "stage"
     CERTIFICATE = "certificate"
+    POLICY = "policy"
     TRIAL = "trial"
 
 
@@ -55,6 +56,7 @@ _NAMES = re.compile(
     | certificate/(?P<certificate>[0-9a-f]{{16}})\.json
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
+    | policy/(?P<policy>POLICY)
     | (?P<trial>probe/[0-9a-f]+ | doctor/[0-9a-f]+/.+)    # left by one that was killed
     """,
     re.VERBOSE,

@@ -37,6 +37,7 @@ StoredClass = Literal[
     "stages",
     "plan",
     "certificates",
+    "policy",
     "unreferenced",
     "other",
 ]
@@ -51,6 +52,7 @@ _CLASS_OF: dict[Kind, StoredClass] = {
     Kind.STAGE: "stages",
     Kind.PLAN: "plan",
     Kind.CERTIFICATE: "certificates",
+    Kind.POLICY: "policy",
     Kind.TRIAL: "other",
 }
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from stratalog.pipeline.audit import read_audit
     from stratalog.pipeline.findings import Finding
     from stratalog.pipeline.herd_collect import HerdCollect, HerdCollectOptions, collect_herd
+    from stratalog.pipeline.herd_compact import (
+        HerdCompact,
+        HerdCompactOptions,
+        LogRetained,
+        compact_herd,
+    )
     from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
     from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
     from stratalog.pipeline.log_compact import compact_log, live_set
@@ -46,10 +52,13 @@ __all__ = [
     "Finding",
     "HerdCollect",
     "HerdCollectOptions",
+    "HerdCompact",
+    "HerdCompactOptions",
     "HerdScrub",
     "HerdScrubOptions",
     "HerdVerify",
     "HerdVerifyOptions",
+    "LogRetained",
     "LogScrub",
     "MaterializeOptions",
     "Materialized",
@@ -60,6 +69,7 @@ __all__ = [
     "StageReport",
     "Trouble",
     "collect_herd",
+    "compact_herd",
     "compact_log",
     "erase_where",
     "html_of",
@@ -85,10 +95,13 @@ _HOMES = {
     "Finding": "findings",
     "HerdCollect": "herd_collect",
     "HerdCollectOptions": "herd_collect",
+    "HerdCompact": "herd_compact",
+    "HerdCompactOptions": "herd_compact",
     "HerdScrub": "scrub_results",
     "HerdScrubOptions": "herd_scrub",
     "HerdVerify": "herd_verify",
     "HerdVerifyOptions": "herd_verify",
+    "LogRetained": "herd_compact",
     "LogScrub": "scrub_results",
     "MaterializeOptions": "materialized",
     "Materialized": "materialized",
@@ -99,6 +112,7 @@ _HOMES = {
     "StageReport": "run_report",
     "Trouble": "materialized",
     "collect_herd": "herd_collect",
+    "compact_herd": "herd_compact",
     "compact_log": "log_compact",
     "html_of": "report",
     "latest_by_key": "merging",

@@ -25,6 +25,7 @@ from stratalog.objectlog.cursor import CursorStore, cursor_path
 from stratalog.objectlog.garbage import load_garbage
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CollectorOptions
+from stratalog.objectlog.policy import POLICY_CURSOR
 from stratalog.objectlog.sweep import sweep
 from stratalog.pipeline.dropped_outputs import remove_dropped_outputs
 from stratalog.pipeline.herd_logs import LogRef, find_logs, open_root, place_of
@@ -152,6 +153,8 @@ def collect_herd(
 ) -> HerdCollect:
     """Collect these logs, or of all those whose cursor lies beyond their beginning.
 
+    The cursor of a policy counts as well: a log that it holds has nothing to give back.
+
     With ``sweep`` the others are swept as well, and what only pins held that are over goes.
     """
     place, started_us = place_of(root_url), runtime.now_us()
@@ -215,9 +218,13 @@ class _Looking:
         assert ref.log_id is not None
         store = log_store(root, ref.log_id)
         manifest, _ = await load_manifest(store)
-        with contextlib.suppress(NotFound):
-            if (await CursorStore(store).load(self.cursor)).offset > manifest.first_offset:
-                return True
+        offsets = []
+        for name in dict.fromkeys((self.cursor, POLICY_CURSOR)):
+            with contextlib.suppress(NotFound):
+                cursor = await CursorStore(store).load(name)
+                offsets.append(cursor.holds(manifest.first_offset) or 0)
+        if min(filter(None, offsets), default=0) > manifest.first_offset:
+            return True
         left, _ = await load_garbage(store)
         return left is not None and not left.is_empty
 

@@ -55,8 +55,8 @@ def compact_log(
     """
     place = check_reachable(absolute_url(url))
     if isinstance(live, str):
-        up_to = _tail_of(place) if up_to is None else min(up_to, _tail_of(place))
-        found = _asked(spark, place, live, up_to)
+        up_to = tail_of(place) if up_to is None else min(up_to, tail_of(place))
+        found = live_by_query(spark, place, live, up_to)
     elif up_to is None:
         raise Invalid(
             "up_to says where the owner of this set stopped reading",
@@ -91,7 +91,8 @@ def live_set(frame: DataFrame) -> IndexSet:
     return found
 
 
-def _asked(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
+def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
+    """What lives before ``up_to``, as a query over the view ``log`` says."""
     with pinned_log(spark, place, to_offset=up_to) as records:
         records.createOrReplaceTempView(VIEW)
         try:
@@ -121,7 +122,8 @@ def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays([pa.array([found.to_bytes()])], schema=_SETS)
 
 
-def _tail_of(place: str) -> int:
+def tail_of(place: str) -> int:
+    """The offset after the last record."""
     store = open_store(place)
     manifest, _ = loop_thread().run(lambda: load_manifest(store))
     return manifest.tail.offset

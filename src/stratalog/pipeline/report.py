@@ -102,8 +102,11 @@ def _headline(report: RunReport) -> Iterator[str]:
     if before is not None and after is not None:
         facts.append(("logs", f"{after.logs:,}"))
     merged, collected = report.stage("materialize"), report.stage("collect")
+    compacted = report.stage("compact")
     if merged is not None:
         facts.append(("records merged", f"{merged.records:,}"))
+    if compacted is not None and compacted.figures.get("policies"):
+        facts.append(("records compacted", f"{compacted.records:,}"))
     if collected is not None:
         facts.append(("records collected", f"{collected.records:,}"))
     if report.proof is not None:

@@ -1,8 +1,9 @@
 """The pipeline: the jobs over a herd, one after the other, once or for ever.
 
-    roll-up ──► materialize ──► collect ──► scrub ──► verify
-    marks       what waits      what is     all       how it fits
-                                merged      records   together
+    roll-up ──► materialize ──► compact ──► collect ──► scrub ──► verify
+    marks       what waits      what no     what is     all       how it fits
+                                longer      merged or   records   together
+                                lives       too old
 
 Each stage finds its work in what is stored and may be done again without harm. So a run that was
 killed anywhere is resumed by the next one, on any machine, and two runs at a time do some work
@@ -24,6 +25,7 @@ from stratalog.herd.options import COMPACTION
 from stratalog.objectlog.cursor import cursor_path
 from stratalog.pipeline.audit import load_whole_audit
 from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
+from stratalog.pipeline.herd_compact import HerdCompactOptions, compact_herd
 from stratalog.pipeline.herd_logs import check_herd, open_root, place_of
 from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
 from stratalog.pipeline.herd_sizes import HerdSize, measure_herd
@@ -226,6 +228,7 @@ class _Run:
         self._everything = True
         self._selected: list[str] | None = None
         self._materialized: list[str] | None = None
+        self._retained: list[str] = []
         self._reports: list[StageReport] = []
         self._proof: Proof | None = None
         self._findings: tuple[str, ...] | None = None
@@ -270,6 +273,7 @@ class _Run:
         work = {
             "roll-up": self._roll_up,
             "materialize": self._materialize,
+            "compact": self._compact,
             "collect": self._collect,
             "scrub": self._scrub,
             "verify": self._verify,
@@ -348,12 +352,46 @@ class _Run:
             corrupt=_corrupt(done.troubles),
         )
 
+    def _compact(self) -> StageReport:
+        done = compact_herd(
+            self._spark,
+            self._place,
+            log_ids=None if self._everything else self._selected,
+            options=HerdCompactOptions(interval_s=self._options.interval_s),
+            on_progress=partial(self._progress, "compact", unit="logs"),
+            runtime=self._runtime,
+        )
+        self._retained = [each.log_id for each in done.retained]
+        return StageReport(
+            stage="compact",
+            seconds=0,
+            logs=done.changed,
+            records=done.records,
+            bytes_before=done.bytes_before,
+            bytes_after=done.bytes_after,
+            figures={
+                "looked_at": done.looked_at,
+                "policies": done.policies,
+                "asked": len(done.logs),
+                "not_due": done.not_due,
+                "retention_moved": len(done.retained),
+                "retention_bytes": sum(each.num_bytes for each in done.retained),
+                "gone": done.gone,
+            },
+            requests=done.usage,
+            troubles=told(map(str, done.troubles)),
+            corrupt=_corrupt(done.troubles),
+        )
+
     def _collect(self) -> StageReport:
         options = self._options
+        changed = None
+        if not self._everything and self._materialized is not None:
+            changed = [*dict.fromkeys((*self._materialized, *self._retained))]
         done = collect_herd(
             self._spark,
             self._place,
-            log_ids=None if self._everything else self._materialized,
+            log_ids=changed,
             options=HerdCollectOptions(
                 cursor=options.cursor,
                 job=options.job,

@@ -15,8 +15,8 @@ from stratalog.pipeline.herd_sizes import HerdSize, LogSize
 from stratalog.store.counted import Usage
 from stratalog.store.redaction import redact
 
-Stage = Literal["roll-up", "materialize", "collect", "scrub", "verify"]
-STAGES: tuple[Stage, ...] = ("roll-up", "materialize", "collect", "scrub", "verify")
+Stage = Literal["roll-up", "materialize", "compact", "collect", "scrub", "verify"]
+STAGES: tuple[Stage, ...] = ("roll-up", "materialize", "compact", "collect", "scrub", "verify")
 
 LARGEST_MAX = 20
 TROUBLES_MAX = 200

@@ -205,6 +205,23 @@ class PinStore(Twin[aio.PinStore]):
         self._thread.run(lambda: self._aio.clear(pin._aio))
 
 
+class PolicyStore(Twin[aio.PolicyStore]):
+    """The policy of one log."""
+
+    def __init__(
+        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        twin = self._around(aio.PolicyStore(url, writer=writer, runtime=runtime))
+        self._aio, self._thread = twin._aio, twin._thread
+
+    load = blocking(aio.PolicyStore.load)
+    set = blocking(aio.PolicyStore.set)
+    remove = blocking(aio.PolicyStore.remove)
+    hold = blocking(aio.PolicyStore.hold)
+    retain = blocking(aio.PolicyStore.retain)
+    note_judged = blocking(aio.PolicyStore.note_judged)
+
+
 class Sealer(Twin[aio.Sealer]):
     """Seals one log."""
 
@@ -478,6 +495,7 @@ __all__ = [
     "LogWriter",
     "Pin",
     "PinStore",
+    "PolicyStore",
     "Sealer",
     "abort_fork",
     "collect",
