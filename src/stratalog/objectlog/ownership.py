@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     CURSOR = "cursor"
     PIN = "pin"
     STAGE = "stage"
+    INDEX = "index"
     TRIAL = "trial"
 
 
@@ -51,6 +52,7 @@ _NAMES = re.compile(
     | stage/(?P<stage>{_INCARNATION})\.json
     | cursor/(?P<cursor>[A-Za-z0-9_]+)\.json
     | pin/(?P<pin>[A-Za-z0-9_]+)\.json
+    | live/(?P<index>INDEX\.json | {_INCARNATION}-[1-9][0-9]*\.(?:parquet|ixs))
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
     | (?P<trial>probe/[0-9a-f]+ | doctor/[0-9a-f]+/.+)    # left by one that was killed

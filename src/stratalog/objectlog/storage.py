@@ -35,6 +35,7 @@ StoredClass = Literal[
     "cursors",
     "pins",
     "stages",
+    "indexes",
     "plan",
     "unreferenced",
     "other",
@@ -48,6 +49,7 @@ _CLASS_OF: dict[Kind, StoredClass] = {
     Kind.CURSOR: "cursors",
     Kind.PIN: "pins",
     Kind.STAGE: "stages",
+    Kind.INDEX: "indexes",
     Kind.PLAN: "plan",
     Kind.TRIAL: "other",
 }

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stratalog.pipeline.audit import read_audit
+    from stratalog.pipeline.by_key import compact_by_key, compact_logs_by_key
+    from stratalog.pipeline.compacted_logs import ByKey, CompactedLog, CompactedLogs
     from stratalog.pipeline.findings import Finding
     from stratalog.pipeline.herd_collect import HerdCollect, HerdCollectOptions, collect_herd
     from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from stratalog.pipeline.spark_errors import readable_spark_errors
 
 __all__ = [
+    "ByKey",
+    "CompactedLog",
+    "CompactedLogs",
     "Finding",
     "HerdCollect",
     "HerdCollectOptions",
@@ -59,7 +64,9 @@ __all__ = [
     "StageReport",
     "Trouble",
     "collect_herd",
+    "compact_by_key",
     "compact_log",
+    "compact_logs_by_key",
     "html_of",
     "latest_by_key",
     "live_set",
@@ -79,6 +86,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ByKey": "compacted_logs",
+    "CompactedLog": "compacted_logs",
+    "CompactedLogs": "compacted_logs",
     "Finding": "findings",
     "HerdCollect": "herd_collect",
     "HerdCollectOptions": "herd_collect",
@@ -96,7 +106,9 @@ _HOMES = {
     "StageReport": "run_report",
     "Trouble": "materialized",
     "collect_herd": "herd_collect",
+    "compact_by_key": "by_key",
     "compact_log": "log_compact",
+    "compact_logs_by_key": "by_key",
     "html_of": "report",
     "latest_by_key": "merging",
     "live_set": "log_compact",
