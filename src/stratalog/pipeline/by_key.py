@@ -212,7 +212,8 @@ class _Herd:
             return
         try:
             places = [(self._url_of(standing), standing) for standing in standings]
-            answers = _answers(self._spark, self._rule, places, self._expired_by_us)
+            # The library tells more about a log that cannot be read than Spark does.
+            answers = _answers(self._spark, self._rule, places, self._expired_by_us, native=False)
         except StratalogError as error:
             self._go_on_after(error, standings)
         else:
@@ -240,6 +241,8 @@ def _answers(
     rule: KeyRule,
     places: Sequence[tuple[str, Standing]],
     expired_by_us: int,
+    *,
+    native: bool = True,
 ) -> list[Answer]:
     """Ask about these logs, whose new records are pinned meanwhile."""
     with _pinned(places) as parts:
@@ -247,7 +250,7 @@ def _answers(
             Question(part, standing.index, standing.first_offset, standing.up_to, expired_by_us)
             for part, (_, standing) in zip(parts, places, strict=True)
         ]
-        return ask(spark, rule, questions)
+        return ask(spark, rule, questions, native=native)
 
 
 @contextmanager

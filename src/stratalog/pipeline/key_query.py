@@ -124,15 +124,20 @@ class Answer:
     """Whether they are without the rows that were gone before."""
 
 
-def ask(spark: SparkSession, rule: KeyRule, questions: Sequence[Question]) -> list[Answer]:
-    """Judge the records of all these logs. Raises if that cannot be done for one of them."""
+def ask(
+    spark: SparkSession, rule: KeyRule, questions: Sequence[Question], *, native: bool
+) -> list[Answer]:
+    """Judge the records of all these logs. Raises if that cannot be done for one of them.
+
+    The new records of a single log may be read natively.
+    """
     orders = [[*question.orders(number)] for number, question in enumerate(questions)]
     codes, units = [], 0
     for several in orders:
         codes.append(units << BUCKET_BITS | len(several))
         units += len(several)
     frame = _orders(spark, [work for several in orders for work in several])
-    fresh = _new_rows(spark, rule, questions, codes)
+    fresh = _new_rows(spark, rule, questions, codes, native)
     if fresh is not None:
         frame = fresh.unionAll(frame)
     rows = sum(question.rows for question in questions)
@@ -183,7 +188,11 @@ def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
 
 
 def _new_rows(
-    spark: SparkSession, rule: KeyRule, questions: Sequence[Question], codes: Sequence[int]
+    spark: SparkSession,
+    rule: KeyRule,
+    questions: Sequence[Question],
+    codes: Sequence[int],
+    native: bool,
 ) -> DataFrame | None:
     """The rows of new records, each with the number of its unit. None if nothing is new."""
     from pyspark.sql import functions as sf
@@ -191,7 +200,7 @@ def _new_rows(
     if not any(question.part.fragments for question in questions):
         return None
     code = sf.lit(codes[0]).cast("bigint")
-    records = _of_one_log(spark, questions[0].part) if len(questions) == 1 else None
+    records = _of_one_log(spark, questions[0].part) if native and len(questions) == 1 else None
     if records is None:
         parts = [
             replace(question.part, log=str(code))
