@@ -27,8 +27,21 @@ from stratalog.objectlog.stage import Stage, remove_stages
 from stratalog.objectlog.staging import Staging
 from stratalog.objectlog.storage import measure_storage
 from stratalog.objectlog.sweep import sweep
+from stratalog.pipeline.herd_logs import LogRef
+from stratalog.pipeline.key_index import (
+    NO_ROWS,
+    IndexNames,
+    IndexPart,
+    fetch_part,
+    load_index,
+    store_part,
+)
+from stratalog.pipeline.key_judging import Verdict
+from stratalog.pipeline.key_query import Answer
+from stratalog.pipeline.key_settling import Judged, look, settle
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore
+from stratalog.store.cas import Patience
 from stratalog.store.doctor import examine
 from stratalog.store.protocol import Blob, Head, Listed, Store
 
@@ -204,6 +217,27 @@ async def compact_some(bucket: Bucket, _: MemoryStore) -> None:
     assert done.removed.fragments
 
 
+async def compact_by_key(bucket: Bucket, store: MemoryStore) -> None:
+    """What the driver does and what its tasks do, without Spark."""
+    options = sl.CompactOptions(interval_s=0.0)
+    names, verdict = (
+        IndexNames(DEFAULT_RUNTIME),
+        Verdict(6, sl.IndexSet(range(1, 7)), sl.IndexSet()),
+    )
+    parts: list[IndexPart] = []
+    for _ in range(2):
+        standing = await look(bucket, LogRef(), "rule", up_to=7)
+        if standing.index is not None:
+            await fetch_part(bucket, standing.index.parts[0])
+        patience = Patience(DEFAULT_RUNTIME, 1.0)
+        parts.append(await store_part(bucket, NO_ROWS, 0, names, patience))
+        answer = Answer(6, verdict, 1, (parts[-1],), is_rewritten=True)
+        await settle(bucket, Judged(standing, answer), "rule", options=options)
+    index, _ = await load_index(store)
+    assert index is not None
+    assert index.parts == (parts[-1],)
+
+
 async def preview(bucket: Bucket, store: MemoryStore) -> None:
     await sl.Collector(store).compute()
     collector = sl.Collector(bucket)
@@ -276,6 +310,7 @@ ROLES: dict[str, Role] = {
     "seal`, `migrate": seal,
     "collect": collect,
     "compact": compact_some,
+    "compact --key": compact_by_key,
     "collect --dry-run": preview,
     "sweep": sweep_all,
     "sweep --dry-run": sweep_nothing,

@@ -12,8 +12,6 @@ from stratalog.cli.parameters import AsJson, Url, Verbose, logged
 from stratalog.cli.pipelines import Conf, Interval, Master, Remote, settings_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from stratalog.indexset import IndexSet
     from stratalog.objectlog.compacting import Compacted, OnProgress
     from stratalog.objectlog.options import CompactOptions
@@ -105,10 +103,7 @@ def compact(
     """
     if [key, live, live_file].count(None) != 2:
         raise typer.BadParameter("give one of --key, --live and --live-file: they say what lives")
-    if key is None and (tombstone is not None or grace is not None or full):
-        raise typer.BadParameter("--tombstone, --grace and --full belong to --key")
-    if grace is not None and tombstone is None:
-        raise typer.BadParameter("--grace is how long a --tombstone lives")
+    _check_options_of_key(key, tombstone, grace, full)
     if live_file is not None and up_to is None:
         raise typer.BadParameter("--live-file needs --up-to: where its owner stopped reading")
     from stratalog.objectlog.options import CompactOptions
@@ -128,16 +123,35 @@ def compact(
             done = _by_set(url, _loaded(live_file), up_to, tell, options)
         else:
             _check_there(url)  # Spark takes its time to start
+            from stratalog.pipeline import compact_by_key, compact_log
             from stratalog.pipeline.session import session
 
             with session(master=master, remote=remote, conf=settings_of(conf)) as spark:
-                if key is not None:
-                    by = _rule(key, tombstone, grace)
-                    done = _by_key(spark, url, by, up_to, full, tell, options)
-                else:
+                if key is None:
                     assert live is not None
-                    done = _by_query(spark, url, live, up_to, tell, options)
+                    done = compact_log(
+                        spark, url, live, up_to=up_to, on_progress=tell, options=options
+                    )
+                else:
+                    done = compact_by_key(
+                        spark,
+                        url,
+                        _rule(key, tombstone, grace),
+                        up_to=up_to,
+                        incremental=not full,
+                        on_progress=tell,
+                        options=options,
+                    )
     _tell(done, as_json)
+
+
+def _check_options_of_key(
+    key: str | None, tombstone: str | None, grace: float | None, full: bool
+) -> None:
+    if key is None and (tombstone is not None or grace is not None or full):
+        raise typer.BadParameter("--tombstone, --grace and --full belong to --key")
+    if grace is not None and tombstone is None:
+        raise typer.BadParameter("--grace is how long a --tombstone lives")
 
 
 def _check_there(url: str) -> None:
@@ -155,45 +169,10 @@ def _by_set(
     return sync.compact(url, live, up_to=up_to, on_progress=on_progress, options=options)
 
 
-def _by_query(
-    spark: SparkSession,
-    url: str,
-    live: str,
-    up_to: int | None,
-    on_progress: OnProgress,
-    options: CompactOptions,
-) -> Compacted:
-    from stratalog.pipeline.log_compact import compact_log
-
-    return compact_log(spark, url, live, up_to=up_to, on_progress=on_progress, options=options)
-
-
 def _rule(key: str, tombstone: str | None, grace_s: float | None) -> ByKey:
     from stratalog.pipeline.compacted_logs import GRACE_S, ByKey
 
     return ByKey(key, tombstone, GRACE_S if grace_s is None else grace_s)
-
-
-def _by_key(
-    spark: SparkSession,
-    url: str,
-    rule: ByKey,
-    up_to: int | None,
-    full: bool,
-    on_progress: OnProgress,
-    options: CompactOptions,
-) -> CompactedLog:
-    from stratalog.pipeline.by_key import compact_by_key
-
-    return compact_by_key(
-        spark,
-        url,
-        rule,
-        up_to=up_to,
-        incremental=not full,
-        on_progress=on_progress,
-        options=options,
-    )
 
 
 def _loaded(file: Path) -> IndexSet:

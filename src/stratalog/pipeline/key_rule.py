@@ -87,13 +87,10 @@ def checked_rule(spark: SparkSession, by: ByKey) -> KeyRule:
 def _type_of(nothing: DataFrame, sql: str, what: str) -> str:
     from pyspark.sql import functions as sf
 
+    # Beside a column an aggregate is refused, inside of an array what gives several rows.
+    asked = (sf.col("offset"), sf.expr(sql), sf.array(_expression(sql)))
     try:
-        alone = nothing.select(sf.expr(sql).alias("found"))
-        within = nothing.select(sf.array(_expression(sql)).alias("found"))
-        # Both are asked: an aggregate is refused beside a column, more than a value in an array.
-        (_, kind), *_ = alone.select("found").dtypes
-        assert within.columns == ["found"]
-        nothing.select("offset", sf.array(_expression(sql))).dtypes  # noqa: B018
+        _, (_, kind), _ = nothing.select(*asked).dtypes
         return kind
     except (AnalysisException, ParseException) as error:
         raise Invalid(f"the {what} is not told: {_first_line(error)}", hint=COLUMNS_HINT) from None
