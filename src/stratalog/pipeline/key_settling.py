@@ -196,7 +196,11 @@ async def _remember(
 ) -> None:
     """Put the index of what is left. If another run was faster, its index stays."""
     standing, answer = judged.standing, judged.answer
-    if standing.index is not None and answer.parts == standing.index.parts and not dropped:
+    if (
+        standing.index is not None
+        and answer.parts == standing.index.parts
+        and plan == standing.index.compacted
+    ):
         return  # nothing was new, and nothing went
     patient, patience = PatientStore(store, runtime, TIMEOUT_S), Patience(runtime, TIMEOUT_S)
     before = EMPTY
