@@ -1,8 +1,9 @@
 """Compaction by key of a log with a tenth of new records: what is new, against everything.
 
-The log was compacted by the same rule before. The new records overwrite the keys of its first
-twentieth, each of them twice. Both runs find the same records dead, drop them, and store the same
-index; the full run reads all records for that, the other one those that are new.
+The log was compacted by the same rule before. A fifth of the new records overwrite the keys of its
+first hundredth, the others any keys. So every fragment has some dead records, and a few have no
+others. Both runs find the same records dead, drop the same, and store the same index; the full run
+reads all records for that, the other one those that are new.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from stratalog.objectlog.options import KIB
 from stratalog.pipeline import compact_by_key
 
 TARGET = 3.0
-BASE_FRAGMENTS = 1024
+BASE_FRAGMENTS = 2048
 NEW_SHARE = 10
 KEY = "substring(body, 1, 12)"
 KEY_BYTES = 12
@@ -44,10 +45,14 @@ async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -
     count = session.amount(BASE_FRAGMENTS, 32) * per_fragment
     template = place.new()
     folder = Path(urlparse(template).path)
-    hot = [number % (count // NEW_SHARE // 2) for number in range(count // NEW_SHARE)]
+    random = Random(1)
+    new = [
+        number // 5 % (count // 100) if number % 5 == 0 else random.randrange(count)
+        for number in range(count // NEW_SHARE)
+    ]
     await _append(template, range(count), record_bytes, per_fragment)
     await asyncio.to_thread(compact_by_key, spark(), template, KEY, options=OPTIONS)
-    await _append(template, hot, record_bytes, per_fragment)
+    await _append(template, new, record_bytes, per_fragment)
 
     def timed(*, only_new: bool) -> Side:
         async def side() -> float:
@@ -60,7 +65,7 @@ async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -
                 )
                 took_s = time.perf_counter() - started_s
                 assert done.records > 0, "something was dropped"
-                assert done.read == len(hot) + (0 if only_new else count), "as much as was new"
+                assert done.read == len(new) + (0 if only_new else count), "as much as was new"
                 return 1 / took_s
             finally:
                 place.drop(url)
