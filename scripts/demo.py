@@ -159,7 +159,7 @@ def kept_shops(rates: dict[str, int]) -> list[str]:
 
 async def set_policies(root: str, shops: list[str]) -> None:
     """The latest order of each customer lives, and everything else of these shops may go."""
-    lives = sl.Live(sql=f"SELECT max(offset) FROM log GROUP BY {KEY}")
+    lives = sl.Live(key=KEY)
     async with sl.Herd.open(root) as herd:
         for shop in shops:
             await sl.PolicyStore(await herd.log(shop).store()).set(sl.Policy(live=lives))

@@ -90,6 +90,39 @@ def test_by_a_query(spark: SparkSession, url: str) -> None:
     assert offsets(url) == [9, 10]
 
 
+def test_by_key(spark: SparkSession, url: str) -> None:
+    assert spark is not None
+    key = ("--key", "split(string(body), '=')[0]")
+    told = call_json("compact", url, *key, *STRICTLY)
+    assert (told["up_to"], told["read"], told["live"], told["records"]) == (11, 10, 2, 8)
+    assert told["objects_deleted"] == 4
+    assert offsets(url) == [9, 10]
+    said = call("compact", url, *key, *STRICTLY).stdout
+    assert said == "nothing to drop; 0 records read, 2 live\n"
+    told = call_json("compact", url, *key, "--full", *STRICTLY)
+    assert (told["read"], told["live"]) == (2, 2)
+    gone = ("--tombstone", "string(body) LIKE 'a=%'", "--grace", "0", "--up-to", "10")
+    said = call("compact", url, *key, *gone, *STRICTLY).stdout
+    assert said == "nothing to drop; 1 record read, 0 live\n"  # the newest fragment stays
+
+
+def test_options_of_a_key(url: str) -> None:
+    for args, message in (
+        (("--key", "body", "--live", BY_KEY), "give one of"),
+        (("--live", BY_KEY, "--full"), "belong to --key"),
+        (("--live", BY_KEY, "--tombstone", "true"), "belong to --key"),
+        (("--key", "body", "--grace", "5"), "--grace is how long"),
+    ):
+        assert message in call("compact", url, *args, code=2).stderr
+
+
+def test_a_key_that_says_nothing(spark: SparkSession, url: str) -> None:
+    assert spark is not None
+    told = error_json("compact", url, "--key", "nothing", code=2)
+    assert "the key is not told" in told["message"]
+    assert len(offsets(url)) == 10
+
+
 def test_a_frame_or_a_set_needs_to_say_how_far_it_goes(spark: SparkSession, url: str) -> None:
     frame = spark.createDataFrame([(3,), (7,), (None,)], "offset bigint")
     assert live_set(frame) == sl.IndexSet.of([3, 7])

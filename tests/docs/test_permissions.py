@@ -27,8 +27,21 @@ from stratalog.objectlog.stage import Stage, remove_stages
 from stratalog.objectlog.staging import Staging
 from stratalog.objectlog.storage import measure_storage
 from stratalog.objectlog.sweep import sweep
+from stratalog.pipeline.herd_logs import LogRef
+from stratalog.pipeline.key_index import (
+    NO_ROWS,
+    IndexNames,
+    IndexPart,
+    fetch_part,
+    load_index,
+    store_part,
+)
+from stratalog.pipeline.key_judging import Verdict
+from stratalog.pipeline.key_query import Answer
+from stratalog.pipeline.key_settling import Judged, look, settle
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore
+from stratalog.store.cas import Patience
 from stratalog.store.doctor import examine
 from stratalog.store.protocol import Blob, Head, Listed, Store
 
@@ -214,6 +227,7 @@ async def compact_some(bucket: Bucket, _: MemoryStore) -> None:
 
 async def erase_some(bucket: Bucket, store: MemoryStore) -> None:
     pin = await PinStore(store).create("mine", 2)
+    await store_part(store, NO_ROWS, 0, IndexNames(DEFAULT_RUNTIME), Patience(DEFAULT_RUNTIME, 1.0))
     options = sl.CompactOptions(interval_s=0.0)
     doomed = sl.IndexSet.of([2, 9])
     made = await sl.erase(bucket, doomed, despite_holders=True, options=options)
@@ -227,6 +241,27 @@ async def check_certificates(bucket: Bucket, store: MemoryStore) -> None:
     await sl.erase(store, sl.IndexSet.of([2, 3]), options=sl.CompactOptions(interval_s=0.0))
     (made,) = await sl.list_certificates(bucket)
     assert (await sl.verify_certificate(made, bucket)).holds
+
+
+async def compact_by_key(bucket: Bucket, store: MemoryStore) -> None:
+    """What the driver does and what its tasks do, without Spark."""
+    options = sl.CompactOptions(interval_s=0.0)
+    names, verdict = (
+        IndexNames(DEFAULT_RUNTIME),
+        Verdict(6, sl.IndexSet(range(1, 7)), sl.IndexSet()),
+    )
+    parts: list[IndexPart] = []
+    for _ in range(2):
+        standing = await look(bucket, LogRef(), "rule", up_to=7)
+        if standing.index is not None:
+            await fetch_part(bucket, standing.index.parts[0])
+        patience = Patience(DEFAULT_RUNTIME, 1.0)
+        parts.append(await store_part(bucket, NO_ROWS, 0, names, patience))
+        answer = Answer(6, verdict, 1, (parts[-1],), is_rewritten=True)
+        await settle(bucket, Judged(standing, answer), "rule", options=options)
+    index, _ = await load_index(store)
+    assert index is not None
+    assert index.parts == (parts[-1],)
 
 
 async def preview(bucket: Bucket, store: MemoryStore) -> None:
@@ -304,6 +339,7 @@ ROLES: dict[str, Role] = {
     "compact": compact_some,
     "erase": erase_some,
     "certificate verify": check_certificates,
+    "compact --key": compact_by_key,
     "collect --dry-run": preview,
     "sweep": sweep_all,
     "sweep --dry-run": sweep_nothing,

@@ -56,6 +56,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
             "cursors": 1,
             "pins": 1,
             "stages": 1,
+            "indexes": 0,
             "plan": 0,
             "certificates": 1,
             "policy": 1,

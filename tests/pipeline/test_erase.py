@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import stratalog as sl
 from pipeline.spark_logs import fill, rows_in, rows_of, stage
 from stratalog.errors import Conflict, Invalid
-from stratalog.pipeline import erase_where, matching, read_log
+from stratalog.pipeline import compact_by_key, erase_where, matching, read_log
 from stratalog.testing import Row
 
 AT_ONCE = sl.CompactOptions(interval_s=0.0)
@@ -66,6 +66,18 @@ def test_a_pin_may_hold_what_the_log_has_not_any_more(spark: SparkSession, url: 
     assert list(matching(spark, url, "string(body) LIKE '%7'")) == sevens
     with pytest.raises(Conflict, match="the pin old"):
         erase_where(spark, url, "offset = 3")
+
+
+def test_the_key_index_is_forgotten(spark: SparkSession, url: str) -> None:
+    asyncio.run(mixed(url))
+    compact_by_key(spark, url, "string(body)", options=AT_ONCE)
+
+    async def index() -> list[str]:
+        return [row.path async for row in sl.open_store(url).list("live/")]
+
+    assert asyncio.run(index())
+    assert erase_where(spark, url, "offset = 3", options=AT_ONCE) is not None
+    assert asyncio.run(index()) == []
 
 
 @pytest.mark.parametrize("where", ["nonsense =", "colour = 'red'", "offset", ""])

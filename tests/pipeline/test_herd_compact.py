@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,6 @@ import pytest
 
 import stratalog as sl
 from objectlog.whole_log import check_whole_log, rows_of, run
-from pipeline import by_key_stand_in
 from pipeline.herds import KEY, delete, drop, fill, ids_of, paths_below, root_of, store_of
 from stratalog.errors import Corrupt, Invalid, NotFound
 from stratalog.objectlog.policy import POLICY_CURSOR, POLICY_PATH
@@ -34,14 +31,6 @@ DEAD, LEFT = 45, 15
 """Of 60 records in 6 fragments: the newest one stays whole, and has half of the keys."""
 
 NEWEST_ONLY = sl.Policy(retain=sl.Retention(bytes=1))
-
-
-@pytest.fixture
-def by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compaction by key: the real one if it is there, and something like it otherwise."""
-    name = "stratalog.pipeline.by_key"
-    if importlib.util.find_spec(name) is None:
-        monkeypatch.setitem(sys.modules, name, by_key_stand_in.module())
 
 
 def set_policy(root: str, name: str, policy: sl.Policy) -> None:
@@ -117,9 +106,7 @@ def test_each_log_is_kept_as_its_policy_says(spark: SparkSession, tmp_path: Path
     assert policy_of(root, "by-query").judged == 121
 
 
-def test_by_key_many_logs_are_done_at_once(
-    spark: SparkSession, tmp_path: Path, by_key: None
-) -> None:
+def test_by_key_many_logs_are_done_at_once(spark: SparkSession, tmp_path: Path) -> None:
     root = root_of(tmp_path)
     names = [f"log-{number}" for number in range(3)]
     fill(root, dict.fromkeys(names, 60), fragments=6)
@@ -138,7 +125,7 @@ def test_by_key_many_logs_are_done_at_once(
 
 
 def test_what_lives_is_not_cut_off_by_what_was_materialized(
-    spark: SparkSession, tmp_path: Path, by_key: None
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     root = root_of(tmp_path)
     fill(root, {"state": 60, "events": 60}, fragments=6)

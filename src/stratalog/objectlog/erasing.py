@@ -42,6 +42,8 @@ from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
+from stratalog.objectlog.ownership import Kind, own
+from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.rewriting import OnProgress, Rewrite
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stage import list_stages
@@ -61,6 +63,7 @@ log = logging.getLogger(__name__)
 DEFAULT_OPTIONS = CompactOptions()
 SNAPSHOT_CACHE_BYTES = 8 * MIB
 NAMED_MAX = 5
+INDEX_PREFIX = "live/"
 ID_LENGTH: Final = 16
 
 
@@ -308,7 +311,8 @@ class Eraser:
 
         A compaction that is under way may have read one. Those are listed before the sweep: what
         one has stored that has ended until then is there to be swept. A pin may be let go until the
-        end, so that is looked at again.
+        end, so that is looked at again. The key index of the log is a cache, and may have the key of
+        a record.
         """
         collector = self._collector()
         await collector.clear_pins()
@@ -319,7 +323,14 @@ class Eraser:
         ]
         swept = await self._sweep(collector)
         await collector.clear_pins()
+        await self._forget_index()
         return _Tidied(tuple(stages), swept.deleted.objects)
+
+    async def _forget_index(self) -> None:
+        paths = [row.path async for row in self._store.list(INDEX_PREFIX)]
+        doomed = [path for path in paths if (o := own(path)) is not None and o.kind is Kind.INDEX]
+        for start in range(0, len(doomed), DELETE_BATCH):
+            await delete_surely(self._store, doomed[start : start + DELETE_BATCH], self._patience())
 
     async def _sweep(self, collector: Collector) -> SweepReport:
         options = SweepOptions(timeout_s=self._options.timeout_s)

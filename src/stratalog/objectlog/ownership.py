@@ -28,6 +28,7 @@ class Kind(enum.Enum):
     STAGE = "stage"
     CERTIFICATE = "certificate"
     POLICY = "policy"
+    INDEX = "index"
     TRIAL = "trial"
 
 
@@ -54,6 +55,7 @@ _NAMES = re.compile(
     | cursor/(?P<cursor>[A-Za-z0-9_]+)\.json
     | pin/(?P<pin>[A-Za-z0-9_]+)\.json
     | certificate/(?P<certificate>[0-9a-f]{{16}})\.json
+    | live/(?P<index>INDEX\.json | {_INCARNATION}-[1-9][0-9]*\.(?:parquet|ixs))
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
     | policy/(?P<policy>POLICY)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stratalog.pipeline.audit import read_audit
+    from stratalog.pipeline.by_key import compact_by_key, compact_logs_by_key
+    from stratalog.pipeline.compacted_logs import ByKey, CompactedLog, CompactedLogs
     from stratalog.pipeline.findings import Finding
     from stratalog.pipeline.herd_collect import HerdCollect, HerdCollectOptions, collect_herd
     from stratalog.pipeline.herd_compact import (
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from stratalog.pipeline.spark_errors import readable_spark_errors
 
 __all__ = [
+    "ByKey",
+    "CompactedLog",
+    "CompactedLogs",
     "Finding",
     "HerdCollect",
     "HerdCollectOptions",
@@ -69,8 +74,10 @@ __all__ = [
     "StageReport",
     "Trouble",
     "collect_herd",
+    "compact_by_key",
     "compact_herd",
     "compact_log",
+    "compact_logs_by_key",
     "erase_where",
     "html_of",
     "latest_by_key",
@@ -92,6 +99,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ByKey": "compacted_logs",
+    "CompactedLog": "compacted_logs",
+    "CompactedLogs": "compacted_logs",
     "Finding": "findings",
     "HerdCollect": "herd_collect",
     "HerdCollectOptions": "herd_collect",
@@ -113,7 +123,9 @@ _HOMES = {
     "Trouble": "materialized",
     "collect_herd": "herd_collect",
     "compact_herd": "herd_compact",
+    "compact_by_key": "by_key",
     "compact_log": "log_compact",
+    "compact_logs_by_key": "by_key",
     "html_of": "report",
     "latest_by_key": "merging",
     "live_set": "log_compact",

@@ -25,7 +25,8 @@ from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.policy import Policy
 from stratalog.objectlog.policy_store import PolicyStore, Retained
-from stratalog.pipeline.compacted_logs import GRACE_S, ByKey, CompactedLog, CompactedLogs
+from stratalog.pipeline.by_key import compact_logs_by_key
+from stratalog.pipeline.compacted_logs import GRACE_S, ByKey, CompactedLog
 from stratalog.pipeline.herd_logs import LogRef, find_logs, open_root, place_of
 from stratalog.pipeline.job_options import require
 from stratalog.pipeline.log_compact import live_by_query
@@ -223,12 +224,8 @@ class _Run:
 
     def _by_key(self, rule: ByKey, share: float, logs: Sequence[_Found]) -> None:
         """All logs of one rule in one job."""
-        from stratalog.pipeline.by_key import (  # type: ignore[import-not-found,unused-ignore]
-            compact_logs_by_key,
-        )
-
         try:
-            done: CompactedLogs = compact_logs_by_key(
+            done = compact_logs_by_key(
                 self._spark,
                 self._place,
                 rule,
