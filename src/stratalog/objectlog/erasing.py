@@ -311,8 +311,7 @@ class Eraser:
 
         A compaction that is under way may have read one. Those are listed before the sweep: what
         one has stored that has ended until then is there to be swept. A pin may be let go until the
-        end, so that is looked at again. The key index of the log is a cache, and may have the key of
-        a record.
+        end, so that is looked at again. The key index of the log is a cache, and may know a record.
         """
         collector = self._collector()
         await collector.clear_pins()
