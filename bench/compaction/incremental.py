@@ -42,7 +42,7 @@ async def incremental(session: Session) -> None:
 
 async def _compare(session: Session, place: DirectoryPlace, record_bytes: int) -> None:
     per_fragment = FRAGMENT_BYTES // record_bytes
-    count = session.amount(BASE_FRAGMENTS, 32) * per_fragment
+    count = session.amount(BASE_FRAGMENTS, 256) * per_fragment
     template = place.new()
     folder = Path(urlparse(template).path)
     random = Random(1)
