@@ -94,6 +94,22 @@ def test_only_the_nodes_on_the_cut_are_read() -> None:
     run(main())
 
 
+def test_what_was_not_judged_neither_counts_nor_goes() -> None:
+    """Of what came since, nobody knows how much will be left."""
+    made = MadeLog((LEAF,) * 6)  # 100 bytes each, one record each
+
+    def cut(counted_to: int, bytes_max: int) -> int:
+        return retention_cut(
+            made.manifest, made.nodes, bytes_max=bytes_max, counted_to=counted_to
+        ).offset
+
+    assert cut(4, 250) == 2
+    assert cut(4, 300) == 1
+    assert cut(4, 1) == 4
+    assert cut(7, 1) == 6, "the newest one stays"
+    assert cut(1, 1) == 1
+
+
 def test_what_has_no_time_is_not_old() -> None:
     made = MadeLog((LEAF, LEAF, LEAF))
     timeless = [

@@ -13,6 +13,7 @@ from pipeline.herds import KEY, delete, drop, fill, ids_of, paths_below, root_of
 from stratalog.errors import Corrupt, Invalid, NotFound
 from stratalog.objectlog.policy import POLICY_CURSOR, POLICY_PATH
 from stratalog.pipeline.herd_compact import HerdCompact, HerdCompactOptions, compact_herd
+from stratalog.pipeline.materialized import MaterializeOptions
 from stratalog.pipeline.run import OnEvent, RunEvent, RunOptions, _Run, run_pipeline
 from stratalog.pipeline.run_report import STAGES, RunReport, Stage
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -122,6 +123,46 @@ def test_by_key_many_logs_are_done_at_once(spark: SparkSession, tmp_path: Path) 
         run(check_whole_log(store_of(root, name), compacted=True))
         assert policy_of(root, name).judged == 61
     assert len(offsets_of(root, names[2])) == 60
+
+
+@pytest.mark.parametrize("policy", [BY_KEY, BY_QUERY], ids=["key", "query"])
+def test_a_policy_that_changes_meanwhile_stops_it(
+    spark: SparkSession, tmp_path: Path, policy: sl.Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner has seen that the rule was wrong, while the query ran."""
+    root = root_of(tmp_path)
+    fill(root, {"a": 60}, fragments=6)
+    set_policy(root, "a", policy)
+    check, other = sl.PolicyStore.check_live, sl.PolicyStore(store_of(root, "a"))
+
+    async def corrected(self: sl.PolicyStore, live: sl.Live | None) -> None:
+        await other.set(sl.Policy(live=sl.Live(key="offset")))
+        await check(self, live)
+
+    monkeypatch.setattr(sl.PolicyStore, "check_live", corrected)
+    done = compact_now(spark, root)
+    assert [str(each.error) for each in done.troubles] == [
+        "the policy was changed by others meanwhile"
+    ]
+    assert len(offsets_of(root, "a")) == 60
+
+
+def test_a_query_is_a_question_and_no_command(spark: SparkSession, tmp_path: Path) -> None:
+    root = root_of(tmp_path)
+    fill(root, {"a": 60, "b": 60}, fragments=6)
+    set_policy(root, "a", sl.Policy(live=sl.Live(sql="DROP VIEW log")))
+    set_policy(root, "b", BY_QUERY)
+    done = compact_now(spark, root)
+    assert [each.log for each in done.troubles] == ["a"]
+    assert isinstance(done.troubles[0].error, Invalid)
+    assert [each.log for each in done.logs] == ["b"]
+
+
+def test_no_job_moves_the_cursor_of_a_policy() -> None:
+    with pytest.raises(Invalid, match="belongs to the policy"):
+        RunOptions(cursor=POLICY_CURSOR)
+    with pytest.raises(Invalid, match="belongs to the policy"):
+        MaterializeOptions(cursor=POLICY_CURSOR)
 
 
 def test_what_lives_is_not_cut_off_by_what_was_materialized(

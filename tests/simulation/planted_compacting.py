@@ -137,7 +137,7 @@ def compact_the_newest_fragment() -> Iterator[None]:
         newest = manifest.fragments[-1]
         before = found[-1].fragment.limit.offset if found else manifest.first_offset
         if newest.limit.offset <= self._up_to and before == newest.start.offset:
-            found.append(await self._judged(newest))
+            found.append(await self._judged(newest, manifest))
         return found
 
     with (

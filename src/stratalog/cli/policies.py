@@ -217,9 +217,8 @@ def remove_policy(
         names = {} if logs is None else {"logs": [each.name for each in done if not each.error]}
         output.write_json({"done": "removed", **names})
     else:
-        count = sum(each.error is None for each in done)
-        where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
-        output.say(f"removed {where}")
+        count = output.count(sum(each.error is None for each in done), "log")
+        output.say("removed the policy" if logs is None else f"{count} without a policy now")
     _end(done)
 
 

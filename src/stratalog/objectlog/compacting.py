@@ -97,6 +97,14 @@ class Intent:
     """Those that belong to the log that this one was forked from, with its URL."""
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The dead records that the log has, all of them, if its last compaction was this one."""
+
+    dead: IndexSet
+    compacted: str | None
+
+
 Witness = Callable[[Intent], Awaitable[None]]
 """Called before each attempt to publish. If it raises, nothing was changed."""
 
@@ -148,6 +156,7 @@ class Compactor:
         on_progress: OnProgress | None = None,
         witness: Witness | None = None,
         narrow: bool = False,
+        known: Known | None = None,
         rewrite: Rewrite | None = None,
         writer: str | None = None,
         options: CompactOptions = DEFAULT_OPTIONS,
@@ -162,6 +171,7 @@ class Compactor:
         self._pressing = pressing
         self._witness = witness
         self._narrow = narrow
+        self._known = known
         self._rewrite = rewrite or self._rewrite_here
         self._on_progress = on_progress
         self._writer = writer_label(writer)
@@ -284,7 +294,7 @@ class Compactor:
         async for fragment in self._tree.fragments(manifest.entries, wanted):
             if fragment.limit.offset > self._up_to or fragment == manifest.newest:
                 break
-            found.append(await self._judged(fragment))
+            found.append(await self._judged(fragment, manifest))
             if found[-1].is_pressing and not found[-1].is_ours_to_change:
                 raise Invalid(
                     f"{fragment.path} was written by another program, or by a newer version",
@@ -293,13 +303,16 @@ class Compactor:
                 )
         return found
 
-    async def _judged(self, fragment: Fragment) -> Candidate:
+    async def _judged(self, fragment: Fragment, manifest: Manifest) -> Candidate:
         live = self._live.count_in(fragment.offsets)
         is_pressing = self._pressing.overlaps(fragment.offsets)
         if not fragment.is_sparse or not (live or is_pressing):
             return Candidate(fragment, live, is_pressing)
         if live == fragment.span:
             return Candidate(fragment, fragment.count)
+        if self._known is not None and self._known.compacted == manifest.compacted:
+            dead = self._known.dead.count_in(fragment.offsets)
+            return Candidate(fragment, fragment.count - dead, is_pressing)
         # Only its rows can tell which of these it still has.
         data = (await self._tree.store_of(fragment).get(fragment.path)).data
         there = survivors_of(data, fragment, verify=False).offsets

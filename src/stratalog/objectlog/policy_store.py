@@ -31,7 +31,7 @@ from stratalog.objectlog.manifest import (
 )
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.options import MIB
-from stratalog.objectlog.policy import POLICY_CURSOR, POLICY_PATH, Policy
+from stratalog.objectlog.policy import POLICY_CURSOR, POLICY_PATH, Live, Policy
 from stratalog.objectlog.retention import Cut, find_retention_cut
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.tree import Tree, missing
@@ -152,10 +152,14 @@ class PolicyStore:
             raise _changed()
         return cursor.offset
 
-    async def retain(self, policy: Policy, *, by_size: bool = True) -> Retained:
+    async def retain(
+        self, policy: Policy, *, by_size: bool = True, judged: int | None = None
+    ) -> Retained:
         """Move the cursor forward over what the policy, as it was loaded, retains no longer.
 
-        ``Conflict`` if the policy was changed since. Without ``by_size`` only the age counts.
+        ``Conflict`` if the policy was changed since. Without ``by_size`` only the age counts. By
+        size only what lies before ``judged`` counts, and goes: of the rest nobody knows how much
+        will be left of it.
         """
         cursor = await self._cursor()
         found, _ = await self._read()
@@ -167,11 +171,17 @@ class PolicyStore:
             return Retained(cursor.offset, cursor.offset, 0)
         age_us = None if rule.age_s is None else int(rule.age_s * 1e6)
         before_us = None if age_us is None else self._runtime.now_us() - age_us
-        cut = await self._cut(before_us, rule.bytes if by_size else None)
+        cut = await self._cut(before_us, rule.bytes if by_size else None, judged)
         if cut.offset <= cursor.offset:
             return Retained(cursor.offset, cursor.offset, cut.num_bytes)
         moved = await cursor.move(cut.offset)
         return Retained(cursor.offset, moved.offset, cut.num_bytes)
+
+    async def check_live(self, live: Live | None) -> None:
+        """``Conflict`` unless this is still what lives, as the policy says."""
+        found, _ = await self._read()
+        if found is None or found.removed or found.live != live:
+            raise _changed()
 
     async def note_judged(self, policy: Policy, up_to: int) -> bool:
         """Write down how far the rule was asked. False if the policy was changed since."""
@@ -220,17 +230,25 @@ class PolicyStore:
             try:
                 await self._take_hold()
             except (Conflict, Trimmed) as error:
+                if await self._cursor() is None:
+                    raise
                 log.info("what an earlier policy let go is being collected: %s", error)
 
     # The tree
 
-    async def _cut(self, before_us: int | None, bytes_max: int | None) -> Cut:
+    async def _cut(
+        self, before_us: int | None, bytes_max: int | None, counted_to: int | None
+    ) -> Cut:
         tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
         manifest, etag = await load_manifest(self._store)
         for _ in range(ATTEMPTS_MAX):
             try:
                 return await find_retention_cut(
-                    tree, manifest, before_us=before_us, bytes_max=bytes_max
+                    tree,
+                    manifest,
+                    before_us=before_us,
+                    bytes_max=bytes_max,
+                    counted_to=counted_to,
                 )
             except NotFound as gone:
                 seen, (manifest, etag) = etag, await load_manifest(self._store)

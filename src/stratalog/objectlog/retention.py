@@ -38,22 +38,42 @@ def retention_cut(
     *,
     before_us: int | None = None,
     bytes_max: int | None = None,
+    counted_to: int | None = None,
 ) -> Cut:
-    """The first offset that stays, if what is before a time goes, and what is too much."""
-    total = sum(entry.num_bytes for entry in manifest.entries)
-    cutting = _Cutting(nodes, before_us, bytes_max, manifest.first_offset, total)
+    """The first offset that stays, if what is before a time goes, and what is too much.
+
+    With ``counted_to`` only entries that end there or before count as bytes, and go for them.
+    """
+    judged = [
+        entry
+        for entry in manifest.entries
+        if counted_to is None or entry.limit.offset <= counted_to
+    ]
+    total = sum(entry.num_bytes for entry in judged)
+    cutting = _Cutting(nodes, before_us, bytes_max, counted_to, manifest.first_offset, total)
     cutting.advance(manifest.entries, holds_newest=True)
     return Cut(cutting.cut, total - cutting.left)
 
 
 async def find_retention_cut(
-    tree: Tree, manifest: Manifest, *, before_us: int | None, bytes_max: int | None
+    tree: Tree,
+    manifest: Manifest,
+    *,
+    before_us: int | None,
+    bytes_max: int | None,
+    counted_to: int | None = None,
 ) -> Cut:
     """The same, reading the nodes that it takes. ``NotFound`` if one is gone meanwhile."""
     nodes: dict[str, Snapshot] = {}
     while True:
         try:
-            return retention_cut(manifest, nodes, before_us=before_us, bytes_max=bytes_max)
+            return retention_cut(
+                manifest,
+                nodes,
+                before_us=before_us,
+                bytes_max=bytes_max,
+                counted_to=counted_to,
+            )
         except Unloaded as missing:
             nodes[missing.pointer.path] = await tree.snapshot(missing.pointer)
 
@@ -63,6 +83,7 @@ class _Cutting:
     nodes: Mapping[str, Snapshot]
     before_us: int | None
     bytes_max: int | None
+    counted_to: int | None
     cut: int
     left: int
     """The bytes from the cut on."""
@@ -73,7 +94,8 @@ class _Cutting:
             is_last = holds_newest and number == len(entries)
             if self._goes(entry) and not is_last:
                 self.cut = entry.limit.offset
-                self.left -= entry.num_bytes
+                if self._counts(entry):
+                    self.left -= entry.num_bytes
                 continue
             if isinstance(entry, Fragment) or not self._begins_to_go(entry):
                 return False
@@ -86,7 +108,7 @@ class _Cutting:
         """Whether all of it goes, as far as it can be told from outside."""
         if self.before_us is not None and 0 < entry.limit.timestamp_us < self.before_us:
             return True
-        if self.bytes_max is None:
+        if self.bytes_max is None or not self._counts(entry):
             return False
         if isinstance(entry, Fragment):
             return self.left > self.bytes_max
@@ -95,7 +117,10 @@ class _Cutting:
     def _begins_to_go(self, entry: Entry) -> bool:
         if self.before_us is not None and 0 < entry.start.timestamp_us < self.before_us:
             return True
-        return self.bytes_max is not None and self.left > self.bytes_max
+        return self.bytes_max is not None and self._counts(entry) and self.left > self.bytes_max
+
+    def _counts(self, entry: Entry) -> bool:
+        return self.counted_to is None or entry.limit.offset <= self.counted_to
 
     def _children(self, pointer: SnapshotPointer) -> tuple[Entry, ...]:
         node = self.nodes.get(pointer.path)

@@ -16,13 +16,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from stratalog.errors import Corrupt, Denied, Invalid, NotFound, StratalogError, Trimmed
+from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd.names import log_store
 from stratalog.objectlog.compacting import DEFAULT_OPTIONS
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.options import CompactOptions
+from stratalog.objectlog.policy import Live
+from stratalog.objectlog.policy_store import PolicyStore
 from stratalog.objectlog.position import check_offset
 from stratalog.objectlog.rewriting import OnProgress
 from stratalog.objectlog.tree import Window
@@ -58,7 +61,7 @@ SETTLED_AT_ONCE = 32
 ROUND_BYTES = 16 << 20
 """What a round of settling sends to every task: the verdicts about its logs."""
 
-OF_ONE_LOG = (Corrupt, Denied, Invalid, NotFound, Trimmed)
+OF_ONE_LOG = (Corrupt, Invalid, NotFound, Trimmed)
 """Failures that are about a log. After others, the rest would fail as well."""
 
 
@@ -128,13 +131,15 @@ def compact_logs_by_key(
     *,
     log_ids: Sequence[str],
     incremental: bool = True,
+    ordered_by: Live | None = None,
     options: CompactOptions = DEFAULT_OPTIONS,
     on_progress: OnTasks | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> CompactedLogs:
     """Compact these logs of a herd by one rule, each from where its last run ended.
 
-    One query judges the new records of all of them.
+    One query judges the new records of all of them. If policies have ordered it, nothing is dropped
+    from a log whose policy says something else by then than ``ordered_by``.
     """
     place, started_us = place_of(root_url), runtime.now_us()
     checked = checked_rule(spark, rule)
@@ -152,7 +157,12 @@ def compact_logs_by_key(
             spark,
             place,
             [judged.standing.ref for judged in some],
-            _Settling(checked.digest, {each.standing.ref.log_id: each for each in some}, options),
+            _Settling(
+                checked.digest,
+                {each.standing.ref.log_id: each for each in some},
+                options,
+                ordered_by,
+            ),
             at_once=SETTLED_AT_ONCE,
             here_max=HERE_MAX,
             on_tasks=on_progress,
@@ -190,11 +200,15 @@ class _Settling:
     rule: str
     judged: dict[str | None, Judged]
     options: CompactOptions
+    ordered_by: Live | None
 
     async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
         assert ref.log_id is not None
-        store = log_store(root, ref.log_id)
-        return await settle(store, self.judged[ref.log_id], self.rule, options=self.options)
+        store, guard = log_store(root, ref.log_id), None
+        if self.ordered_by is not None:
+            guard = partial(PolicyStore(store).check_live, self.ordered_by)
+        judged = self.judged[ref.log_id]
+        return await settle(store, judged, self.rule, options=self.options, guard=guard)
 
 
 class _Herd:

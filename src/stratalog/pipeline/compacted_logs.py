@@ -9,6 +9,7 @@ from stratalog.pipeline.materialized import Trouble
 from stratalog.store.counted import Usage
 
 GRACE_S = 86_400.0
+GRACE_S_MAX = 100 * 366 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class ByKey:
 
     def __post_init__(self) -> None:
         require(bool(self.key_sql.strip()), "a key is an expression")
-        require(self.grace_s >= 0, "grace_s is not negative")
+        require(0 <= self.grace_s <= GRACE_S_MAX, "grace_s is from 0 to a hundred years")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

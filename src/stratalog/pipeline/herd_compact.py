@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd.names import log_store
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.compacting import compact
+from stratalog.objectlog.compacting import Compactor, Intent
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import CompactOptions
-from stratalog.objectlog.policy import Policy
+from stratalog.objectlog.policy import Live, Policy
 from stratalog.objectlog.policy_store import PolicyStore, Retained
 from stratalog.pipeline.by_key import compact_logs_by_key
 from stratalog.pipeline.compacted_logs import GRACE_S, ByKey, CompactedLog
@@ -206,31 +206,33 @@ class _Run:
 
     def _compact(self, due: Sequence[_Found]) -> None:
         self._due = len(due)
-        by_key: dict[tuple[ByKey, float], list[_Found]] = defaultdict(list)
+        by_key: dict[tuple[Live, float], list[_Found]] = defaultdict(list)
         by_query: list[_Found] = []
         for each in due:
             live, share = each.policy.live, each.policy.live_share_min
             assert live is not None
             if live.key is not None:
-                grace_s = GRACE_S if live.grace_s is None else live.grace_s
-                by_key[ByKey(live.key, live.tombstone, grace_s), share].append(each)
+                by_key[live, share].append(each)
             elif live.sql is not None:
                 by_query.append(each)
             else:
                 self._fail(each, _unknown_rule())
-        for (rule, share), some in by_key.items():
-            self._by_key(rule, share, some)
+        for (live, share), some in by_key.items():
+            self._by_key(live, share, some)
         self._by_query(by_query)
 
-    def _by_key(self, rule: ByKey, share: float, logs: Sequence[_Found]) -> None:
+    def _by_key(self, live: Live, share: float, logs: Sequence[_Found]) -> None:
         """All logs of one rule in one job."""
+        assert live.key is not None
         try:
+            grace_s = GRACE_S if live.grace_s is None else live.grace_s
+            rule = ByKey(live.key, live.tombstone, grace_s)
             done = compact_logs_by_key(
                 self._spark,
                 self._place,
                 rule,
                 log_ids=[each.log_id for each in logs],
-                incremental=True,
+                ordered_by=live,
                 options=self._with(share),
                 runtime=self._runtime,
             )
@@ -261,7 +263,8 @@ class _Run:
                 else:
                     self._fail(each, error)
             else:
-                asked[each.log_id] = _Asked(live, each.tail, each.policy.live_share_min)
+                rule, share = each.policy.live, each.policy.live_share_min
+                asked[each.log_id] = _Asked(rule, live, each.tail, share)
         refs = [each.ref for each in logs if each.log_id in asked]
         done = for_each_log(
             self._spark,
@@ -296,7 +299,11 @@ class _Run:
             self._spark,
             self._place,
             [each.ref for each in work],
-            _Settling({each.log_id: each.policy for each in work}, judged, frozenset(up_to_date)),
+            _Settling(
+                {each.log_id: each.policy for each in work},
+                judged,
+                {each.log_id: each.tail for each in work if each.log_id in up_to_date},
+            ),
         )
         self._troubles += done.troubles
         self._usage += done.usage
@@ -333,6 +340,7 @@ async def _look(root: Store, ref: LogRef) -> _Found | None:
 class _Asked:
     """What a query has said about one log."""
 
+    rule: Live
     live: IndexSet
     up_to: int
     live_share_min: float
@@ -347,17 +355,22 @@ class _Compacting:
 
     async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
         assert ref.log_id is not None
-        asked = self.asked[ref.log_id]
-        done = await compact(
-            log_store(root, ref.log_id),
+        asked, store = self.asked[ref.log_id], log_store(root, ref.log_id)
+
+        async def still_wanted(_: Intent) -> None:
+            await PolicyStore(store).check_live(asked.rule)
+
+        done = await Compactor(
+            store,
             asked.live,
-            up_to=asked.up_to,
+            asked.up_to,
+            witness=still_wanted,
             options=CompactOptions(
                 live_share_min=asked.live_share_min,
                 interval_s=self.options.interval_s,
                 timeout_s=self.options.timeout_s,
             ),
-        )
+        ).run()
         return CompactedLog(
             log=ref.name,
             log_id=ref.log_id,
@@ -382,14 +395,17 @@ class _Settling:
 
     policies: Mapping[str, Policy]
     judged: Mapping[str, int]
-    up_to_date: frozenset[str]
+    up_to_date: Mapping[str, int]
+    """The logs of which everything was judged, up to these offsets."""
 
     async def __call__(self, root: Store, ref: LogRef) -> LogRetained:
         assert ref.log_id is not None
         policy, store = self.policies[ref.log_id], PolicyStore(log_store(root, ref.log_id))
         kept = Retained(0, 0, 0)
         if policy.retain is not None:
-            kept = await store.retain(policy, by_size=ref.log_id in self.up_to_date)
+            judged = None if policy.live is None else self.up_to_date.get(ref.log_id)
+            by_size = ref.log_id in self.up_to_date
+            kept = await store.retain(policy, by_size=by_size, judged=judged)
         if ref.log_id in self.judged:
             await store.note_judged(policy, self.judged[ref.log_id])
         return LogRetained(

@@ -11,7 +11,7 @@ reaches its files, otherwise through the library.
 from __future__ import annotations
 
 import pickle
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,8 +87,9 @@ class Question:
         if self.index is None:
             return True
         gone = 0 if self.index.gone is None else self.index.gone.members
-        many = PARTS_PER_BUCKET_MAX * self.index.buckets
-        return 2 * gone > self.index.rows or len(self.index.parts) >= many
+        parts = Counter(part.bucket for part in self.index.parts)
+        most = max(parts.values(), default=0)
+        return 2 * gone > self.index.rows or most >= PARTS_PER_BUCKET_MAX
 
     def orders(self, log: int) -> Iterator[UnitWork]:
         """The order for each of its buckets."""

@@ -12,11 +12,12 @@ is, and whoever comes next finds that it is out of date.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from stratalog.errors import NotFound, StratalogError
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.objectlog.compacting import Compacted, Compactor, Intent
+from stratalog.objectlog.compacting import Compacted, Compactor, Intent, Known
 from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.removal import delete_surely
@@ -25,6 +26,7 @@ from stratalog.objectlog.seal import is_being_destroyed
 from stratalog.pipeline.compacted_logs import CompactedLog
 from stratalog.pipeline.herd_logs import LogRef
 from stratalog.pipeline.key_index import (
+    INDEX_PATH,
     IndexNames,
     KeyIndex,
     fetch_gone,
@@ -42,6 +44,9 @@ from stratalog.store.protocol import Store
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
+Guard = Callable[[], Awaitable[None]]
+"""Raises if the compaction is not wanted any more."""
+
 GROWTH_MAX = 8
 """An index whose buckets have become so many times too large is made anew."""
 
@@ -135,16 +140,18 @@ async def settle(
     options: CompactOptions,
     on_progress: OnProgress | None = None,
     rewrite: Rewrite | None = None,
+    guard: Guard | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> CompactedLog:
-    """Drop what is dead, and remember what is left."""
+    """Drop what is dead, and remember what is left. A ``guard`` may stop it at the last moment."""
     standing, verdict = judged.standing, judged.answer.verdict
-    plans = _Plans(PatientStore(store, runtime, options.timeout_s), standing.compacted)
+    plans = _Plans(PatientStore(store, runtime, options.timeout_s), standing.compacted, guard)
     done = await Compactor(
         store,
         judged.live,
         standing.up_to,
         pressing=verdict.pressing,
+        known=Known(verdict.dead, standing.compacted),
         on_progress=on_progress,
         witness=plans.note,
         rewrite=rewrite,
@@ -181,14 +188,17 @@ def compacted_log(
 class _Plans:
     """Whose plans have dropped records since the log was looked at."""
 
-    def __init__(self, store: Store, last: str | None) -> None:
+    def __init__(self, store: Store, last: str | None, guard: Guard | None) -> None:
         self._store = store
+        self._guard = guard
         self.last = last
         self._tried = {last}
         self.are_ours = True
 
     async def note(self, intent: Intent) -> None:
         """Before each attempt to publish: the last plan is still the one that is known."""
+        if self._guard is not None:
+            await self._guard()
         manifest, _ = await load_manifest(self._store)
         self.are_ours = self.are_ours and manifest.compacted in self._tried
         self._tried.add(intent.plan_id)
@@ -209,8 +219,12 @@ async def _remember(
     patient, patience = PatientStore(store, runtime, TIMEOUT_S), Patience(runtime, TIMEOUT_S)
     if (await load_manifest(patient))[0].compacted != plan:
         # It may be that a record was erased. What is known of it is forgotten as well.
-        known_parts = () if standing.index is None else standing.index.parts
-        ours = [part.path for part in answer.parts if part not in known_parts]
+        # But not what another attempt at this has just stored.
+        current, _ = await load_index(patient)
+        named = {INDEX_PATH} if current is None else current.names
+        if standing.index is not None:
+            named = named | standing.index.names
+        ours = [part.path for part in answer.parts if part.path not in named]
         await delete_surely(patient, ours, patience)
         return
     before = EMPTY

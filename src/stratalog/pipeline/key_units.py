@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from stratalog.indexset import EMPTY, IndexSet
 from stratalog.pipeline.key_index import (
     NO_ROWS,
     ROWS,
@@ -80,8 +81,9 @@ class UnitDone:
 def units_in_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do all units of a task; gives what came of each."""
     names = IndexNames(DEFAULT_RUNTIME)
+    gone: dict[str, IndexSet] = {}
     for some in _a_few(_units_of(batches)):
-        done = loop_thread().run(partial(_do_all, some, names))
+        done = loop_thread().run(partial(_do_all, some, names, gone))
         pickled = pa.array([pickle.dumps(each) for each in done], pa.binary())
         yield pa.RecordBatch.from_arrays([pickled], ["done"])
 
@@ -121,16 +123,27 @@ def _a_few(
         yield some
 
 
-async def _do_all(some: list[tuple[UnitWork, pa.Table]], names: IndexNames) -> list[UnitDone]:
-    return await asyncio.gather(*(do_unit(work, new, names) for work, new in some))
+async def _do_all(
+    some: list[tuple[UnitWork, pa.Table]], names: IndexNames, gone: dict[str, IndexSet]
+) -> list[UnitDone]:
+    """Some units. What is gone of a log concerns all its buckets, and is fetched once."""
+    wanted = {_gone_of(work): work for work, _ in some if work.parts}
+    for known in [*gone]:
+        if known not in wanted:
+            del gone[known]
+    for name, work in wanted.items():
+        if name not in gone:
+            gone[name] = await fetch_gone(_store_of(work), work.gone)
+    return await asyncio.gather(
+        *(do_unit(work, new, names, gone.get(_gone_of(work), EMPTY)) for work, new in some)
+    )
 
 
-async def do_unit(work: UnitWork, new: pa.Table, names: IndexNames) -> UnitDone:
+async def do_unit(work: UnitWork, new: pa.Table, names: IndexNames, gone: IndexSet) -> UnitDone:
     """Judge the rows of one unit, and store those that no part has yet."""
-    store = PatientStore(open_store(work.url), DEFAULT_RUNTIME, TIMEOUT_S)
+    store = _store_of(work)
     old = NO_ROWS
     if work.parts:
-        gone = await fetch_gone(store, work.gone)
         tables = await asyncio.gather(*(fetch_part(store, part) for part in work.parts))
         old = without(pa.concat_tables(tables), gone, work.first_offset)
     new = by_offset(new)
@@ -142,6 +155,14 @@ async def do_unit(work: UnitWork, new: pa.Table, names: IndexNames) -> UnitDone:
         patience = Patience(DEFAULT_RUNTIME, TIMEOUT_S)
         part = await store_part(store, fresh, work.bucket, names, patience)
     return UnitDone(work.log, new.num_rows, verdict, part)
+
+
+def _store_of(work: UnitWork) -> PatientStore:
+    return PatientStore(open_store(work.url), DEFAULT_RUNTIME, TIMEOUT_S)
+
+
+def _gone_of(work: UnitWork) -> str:
+    return f"{work.url} {work.gone.path if work.gone else ''}"
 
 
 def dones_of(rows: pa.Table) -> list[UnitDone]:

@@ -85,10 +85,7 @@ def live_set(frame: DataFrame) -> IndexSet:
         )
     with readable_spark_errors():
         rows = frame.mapInArrow(_as_sets, "live binary").collect()
-    found = EMPTY
-    for row in rows:
-        found |= IndexSet.from_bytes(bytes(row["live"]))
-    return found
+    return IndexSet.union(IndexSet.from_bytes(bytes(row["live"])) for row in rows)
 
 
 def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
@@ -96,8 +93,9 @@ def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> In
     with pinned_log(spark, place, to_offset=up_to) as records:
         records.createOrReplaceTempView(VIEW)
         try:
-            with asked_of("the query does not say what lives"):
-                return live_set(spark.sql(query))
+            with readable_spark_errors(), asked_of("the query does not say what lives"):
+                frame = spark.sql(f"SELECT * FROM (\n{query}\n)")  # a question, no command
+                return live_set(frame)
         finally:
             spark.catalog.dropTempView(VIEW)
 

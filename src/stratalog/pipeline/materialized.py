@@ -9,8 +9,7 @@ from typing import Literal
 from stratalog.errors import StratalogError
 from stratalog.herd.names import check_name
 from stratalog.herd.options import COMPACTION
-from stratalog.objectlog.cursor import cursor_path
-from stratalog.pipeline.job_options import require
+from stratalog.pipeline.job_options import check_job_cursor, require
 from stratalog.pipeline.output_files import FILE_BYTES
 from stratalog.pipeline.splits import SPLIT_BYTES
 from stratalog.store.counted import Usage
@@ -42,7 +41,7 @@ class MaterializeOptions:
 
     def __post_init__(self) -> None:
         check_name(self.job, "job")
-        cursor_path(self.cursor)
+        check_job_cursor(self.cursor)
         require(self.split_bytes >= 1, "split_bytes is at least 1")
         require(self.file_bytes >= 1, "file_bytes is at least 1")
         require(self.logs_at_once >= 1, "logs_at_once is at least 1")

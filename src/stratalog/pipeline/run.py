@@ -22,7 +22,6 @@ from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError
 from stratalog.herd import Herd, RolledUp, RollUpOptions, roll_up
 from stratalog.herd.names import check_name
 from stratalog.herd.options import COMPACTION
-from stratalog.objectlog.cursor import cursor_path
 from stratalog.pipeline.audit import load_whole_audit
 from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
 from stratalog.pipeline.herd_compact import HerdCompactOptions, compact_herd
@@ -30,7 +29,7 @@ from stratalog.pipeline.herd_logs import check_herd, open_root, place_of
 from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
 from stratalog.pipeline.herd_sizes import HerdSize, measure_herd
 from stratalog.pipeline.herd_verify import HerdVerifyOptions, verify_herd
-from stratalog.pipeline.job_options import require
+from stratalog.pipeline.job_options import check_job_cursor, require
 from stratalog.pipeline.materialize import materialize
 from stratalog.pipeline.materialized import MaterializeOptions, MaterializeProgress, Trouble
 from stratalog.pipeline.merging import Merge, latest_by_key
@@ -91,7 +90,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_name(self.job, "job")
-        cursor_path(self.cursor)
+        check_job_cursor(self.cursor)
         require(self.age_s >= 0, "age_s is not negative")
         require(self.records >= 1, "records is at least 1")
         require(self.interval_s >= 0, "interval_s is not negative")

@@ -219,6 +219,7 @@ class PolicyStore(Twin[aio.PolicyStore]):
     remove = blocking(aio.PolicyStore.remove)
     hold = blocking(aio.PolicyStore.hold)
     retain = blocking(aio.PolicyStore.retain)
+    check_live = blocking(aio.PolicyStore.check_live)
     note_judged = blocking(aio.PolicyStore.note_judged)
 
 
