@@ -21,7 +21,7 @@ from simulation import keeping
 from simulation.hesitation import HesitantStore
 from simulation.keeping import Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
-from stratalog.errors import Trimmed
+from stratalog.errors import StratalogError, Trimmed
 from stratalog.objectlog import replanting
 from stratalog.objectlog.stage import STAGE_PREFIX
 from stratalog.objectlog.sweep import sweep
@@ -230,7 +230,10 @@ class Compacting(Keeping):
             async for row in self.store.list(STAGE_PREFIX)
         ]
         await sweep(self.store, revoke=stages, runtime=runtime)
-        await self.finish_erasures(self.store, "last", runtime)
+        try:
+            await self.finish_erasures(self.store, "last", runtime)
+        except StratalogError as error:
+            raise AssertionError(f"an erasure cannot be finished: {error}") from error
         for certificate in await sl.list_certificates(self.store):
             report = await sl.verify_certificate(certificate, self.store, runtime=runtime)
             assert certificate.complete, certificate.reasons

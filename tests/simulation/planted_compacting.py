@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
 from unittest.mock import patch
 
 import numpy as np
@@ -30,11 +29,8 @@ from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.removal import OnProgress, Removed
 from stratalog.objectlog.snapshot import snapshot_path
 from stratalog.objectlog.survivors import Survivors
-from stratalog.objectlog.sweep import SweepReport, sweep
 from stratalog.objectlog.tree import Window, cut
-from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import Store
 
 _divide = Survivors.divide
 _compacted_names = UploadNames.compacted
@@ -179,17 +175,6 @@ def certify_what_others_hold() -> Iterator[None]:
 
 
 @contextmanager
-def certify_without_a_sweep() -> Iterator[None]:
-    """What a job has uploaded and never linked is left, and may be a copy: ``erased``."""
-
-    async def idle(url: Store, **options: object) -> SweepReport:
-        return await sweep(url, dry_run=True, runtime=cast(Runtime, options["runtime"]))
-
-    with patch.object(erasing_module, "sweep", idle):
-        yield
-
-
-@contextmanager
 def certify_beside_a_compaction() -> Iterator[None]:
     """A compaction has read the records before they were erased, and stores them again after:
     ``erased``."""
@@ -217,6 +202,5 @@ PLANTED = (
     merge_equal_sums_under_one_name,
     read_on_from_the_old_place,
     certify_what_others_hold,
-    certify_without_a_sweep,
     certify_beside_a_compaction,
 )
