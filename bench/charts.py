@@ -52,7 +52,7 @@ def draw(run: Run, folder: Path) -> list[Path]:
          len(at_least), lambda axes: _ratio_bars(axes, at_least)),
         ("latency-ratios", "Latency: multiple of the baseline's (lower is better)",
          len(at_most), lambda axes: _ratio_bars(axes, at_most)),
-        ("pipelining", "Throughput: multiple of one fragment in flight (higher is better)",
+        ("speed-ups", "Throughput: multiple of the baseline's (higher is better)",
          len(many_times), lambda axes: _ratio_bars(axes, many_times)),
         ("throughput", "Throughput in MB/s (grey: the baseline)",
          2 * len(rates), lambda axes: _rate_bars(axes, rates)),
