@@ -67,3 +67,13 @@ def sides_of(operations: Sequence[StoreCall]) -> list[CrashPoint]:
     """Before and after each of these operations."""
     sides: tuple[When, When] = ("before", "after")
     return [CrashPoint(call.number, when) for call in operations for when in sides]
+
+
+def crash_at_each(points: Sequence[CrashPoint], crash: Callable[[CrashPoint], object]) -> None:
+    """Crash at each of these points. A failure names the one that it was."""
+    for point in points:
+        try:
+            crash(point)
+        except BaseException as error:
+            error.add_note(f"crashed {point.when} operation {point.number}")
+            raise

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import stratalog as sl
-from objectlog.crashing import CrashPoint, When, run_until_crash, sides_of
+from objectlog.crashing import CrashPoint, When, crash_at_each, run_until_crash, sides_of
 from objectlog.trees import LEAF, MadeLog, Shape, leaves, shapes
 from objectlog.whole_log import (
     FakeClock,
@@ -279,12 +279,9 @@ class TestBehaviour18Crashes:
     def test_at_every_operation(self, script: str) -> None:
         points = self.points(script)
         assert len(points) > 20
-        for point in points:
-            try:
-                self.crash(MemoryStore(uuid.uuid4().hex), script, point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        crash_at_each(
+            points, lambda point: self.crash(MemoryStore(uuid.uuid4().hex), script, point)
+        )
 
     def test_at_sampled_operations_on_every_store(self, store_url: str) -> None:
         last = max(point.number for point in self.points("collect"))

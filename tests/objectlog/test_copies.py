@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import stratalog as sl
-from objectlog.crashing import CrashPoint, run_until_crash, sides_of
+from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides_of
 from objectlog.test_collection import AT_ONCE, DEEP, garbage_left, made
 from objectlog.test_forks import bodies, collect_to
 from objectlog.trees import LEAF, MadeLog, Shape
@@ -641,12 +641,7 @@ class TestCrashes:
     def test_at_every_operation(self, side: str) -> None:
         points = self.crash(f"memory://{uuid.uuid4().hex}", side, None)
         assert len(points) >= 30
-        for point in points:
-            try:
-                self.crash(f"memory://{uuid.uuid4().hex}", side, point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        crash_at_each(points, lambda point: self.crash(f"memory://{uuid.uuid4().hex}", side, point))
 
     @pytest.mark.parametrize("side", ["source", "target"])
     def test_at_sampled_operations_on_every_store(self, store_url: str, side: str) -> None:

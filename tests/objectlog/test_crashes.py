@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 import stratalog as sl
-from objectlog.crashing import CrashPoint, Script, When, run_until_crash, sides_of
+from objectlog.crashing import CrashPoint, Script, When, crash_at_each, run_until_crash, sides_of
 from objectlog.whole_log import check_whole_log, depth_of, orphans, run, sweep
 from objectlog.wrapped_stores import Puts, RecordingStore
 from stratalog.store import MemoryStore
@@ -97,12 +97,9 @@ def points_of(script: Script) -> list[CrashPoint]:
 
 
 def check_every_point(script: Script, points: list[CrashPoint]) -> None:
-    for point in points:
-        try:
-            crash_and_recover(MemoryStore(uuid.uuid4().hex), script, point)
-        except BaseException as error:
-            error.add_note(f"crashed {point.when} operation {point.number}")
-            raise
+    crash_at_each(
+        points, lambda point: crash_and_recover(MemoryStore(uuid.uuid4().hex), script, point)
+    )
 
 
 class TestBehaviour04Crashes:

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import stratalog as sl
-from objectlog.crashing import CrashPoint, run_until_crash, sides_of
+from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides_of
 from objectlog.test_collection import AT_ONCE, DEEP, garbage_left, made
 from objectlog.trees import LEAF, MadeLog, Shape, shapes
 from objectlog.whole_log import bodies_of, rows_of, run
@@ -372,12 +372,7 @@ class TestCrashes:
     def test_at_every_operation(self, side: str) -> None:
         points = self.crash(f"memory://{uuid.uuid4().hex}", side, None)
         assert len(points) >= 8
-        for point in points:
-            try:
-                self.crash(f"memory://{uuid.uuid4().hex}", side, point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        crash_at_each(points, lambda point: self.crash(f"memory://{uuid.uuid4().hex}", side, point))
 
     @pytest.mark.parametrize("side", ["source", "target"])
     def test_at_sampled_operations_on_every_store(self, store_url: str, side: str) -> None:

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import stratalog as sl
-from objectlog.crashing import CrashPoint, run_until_crash, sides_of
+from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides_of
 from objectlog.test_collection import AT_ONCE, DEEP, garbage_left, made
 from objectlog.trees import LEAF, Shape, leaves, shapes
 from objectlog.whole_log import FakeClock, check_whole_log, run
@@ -389,12 +389,7 @@ class TestCrashes:
     def test_at_every_operation(self) -> None:
         points = self.points()
         assert len(points) > 60
-        for point in points:
-            try:
-                self.crash(MemoryStore(uuid.uuid4().hex), point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        crash_at_each(points, lambda point: self.crash(MemoryStore(uuid.uuid4().hex), point))
 
     def test_at_sampled_operations_on_every_store(self, store_url: str) -> None:
         for index, point in enumerate(Random(store_url[:3]).sample(self.points(), 5)):

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 import stratalog as sl
-from objectlog.crashing import CrashPoint, run_until_crash, sides_of
+from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides_of
 from objectlog.test_collection import AT_ONCE
 from objectlog.test_forks import collect_to, two
 from objectlog.trees import LEAF, Shape
@@ -361,12 +361,7 @@ class TestForksThatCrash:
 
     @pytest.mark.parametrize("side", ["source", "target"])
     def test_at_every_operation(self, side: str) -> None:
-        for point in self.crash(side, None):
-            try:
-                self.crash(side, point)
-            except BaseException as error:
-                error.add_note(f"crashed {point.when} operation {point.number}")
-                raise
+        crash_at_each(self.crash(side, None), lambda point: self.crash(side, point))
 
 
 class TestCopies:
