@@ -49,6 +49,8 @@ def test_by_a_file(url: str, tmp_path: Path, content: bytes) -> None:
     assert told.startswith("dropped 7 records: 4 fragments became 1 (")
     assert offsets(url) == [3, 9, 10]
     assert call("compact", url, *args).stdout == "nothing to drop\n"
+    assert "at most 10" in call("info", url).stdout
+    assert call_json("info", url)["compacted"] is True
 
 
 def test_as_json(url: str, tmp_path: Path) -> None:

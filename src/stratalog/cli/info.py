@@ -114,10 +114,7 @@ def info(
 
 
 def _facts(url: str, manifest: Manifest) -> dict[str, object]:
-    from stratalog.setsum import EMPTY, Setsum
-
     entries = manifest.entries
-    collected = manifest.collected if isinstance(manifest.collected, Setsum) else EMPTY
     return {
         "url": url,
         "first_offset": manifest.first_offset,
@@ -127,7 +124,7 @@ def _facts(url: str, manifest: Manifest) -> dict[str, object]:
         "first_timestamp_us": entries[0].start.timestamp_us if entries else None,
         "last_timestamp_us": entries[-1].limit.timestamp_us if entries else None,
         "setsum": manifest.setsum.hexdigest(),
-        "collected": collected.hexdigest(),
+        "collected": manifest.collected_sum.hexdigest(),
         "root_snapshots": len(manifest.snapshots),
         "root_fragments": len(manifest.fragments),
         "depth": max((pointer.depth for pointer in manifest.snapshots), default=0),
@@ -135,6 +132,7 @@ def _facts(url: str, manifest: Manifest) -> dict[str, object]:
         "format": manifest.format,
         "writable": manifest.is_ours and manifest.seal is None,
         "sealed": manifest.seal is not None,
+        "compacted": manifest.compacted is not None,
     }
 
 
@@ -197,7 +195,8 @@ def _draw(facts: dict[str, object]) -> None:
         else:
             title = name.replace("_timestamp_us", "_time").replace("_", " ")
             why = " (sealed)" if name == "writable" and facts["sealed"] else ""
-            table.add_row(title, f"{_cell(name, value)}{why}")
+            more = "at most " if name == "records" and facts["compacted"] else ""
+            table.add_row(title, f"{more}{_cell(name, value)}{why}")
     output.draw(table)
 
 
