@@ -11,6 +11,7 @@ from stratalog.cli import output
 from stratalog.cli.help import Group
 from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, run
 from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.store.redaction import redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.certificate import Certificate
@@ -156,7 +157,14 @@ async def _stored(url: str, certificate_id: str | None, where: str | None) -> li
     from stratalog.objectlog.manifest import load_manifest
     from stratalog.store.locate import open_store
 
-    await load_manifest(open_store(url))
+    try:
+        await load_manifest(open_store(url))
+    except NotFound as error:
+        raise NotFound(
+            f"there is neither a file nor a log at {redact(url)}",
+            hint="Name the file of a certificate, or the log that has some.",
+            path=error.path,
+        ) from None
     if certificate_id is not None:
         return [await stored.load_certificate(url, certificate_id)]
     found = await stored.list_certificates(url)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Url, Verbose, logged
+from stratalog.cli.parameters import AsJson, Url, Verbose, grace_s, logged
 from stratalog.cli.pipelines import Conf, Interval, Master, Remote, settings_of
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def compact(
     grace: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="How long a tombstone lives. Default: a day.",
+            parser=grace_s,
+            metavar="DURATION",
+            help="How long a tombstone lives: 90s, 6h, 7d, or seconds. Default: a day.",
         ),
     ] = None,
     full: Annotated[

@@ -222,4 +222,4 @@ def _tell_nothing(as_json: bool) -> None:
     if as_json:
         output.write_json(None)
     else:
-        output.say("there are no such records")
+        output.say("there are no such records; nothing was erased, and there is no certificate")

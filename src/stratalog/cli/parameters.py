@@ -90,6 +90,11 @@ def duration_s(text: str) -> float:
     return float(sum(int(count) * UNITS_S[unit] for count, unit in _PART.findall(text)))
 
 
+def grace_s(text: str) -> float:
+    """Seconds from a plain number, or from a duration."""
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) else duration_s(text)
+
+
 def size_bytes(text: str) -> int:
     """Bytes from a size such as 5000, 64KiB, 1.5GB or 10GiB."""
     found = _SIZE.fullmatch(text.strip())

@@ -5,6 +5,7 @@ Anybody can do this who may read the log, and whoever has only the certificate c
     unchanged     it hashes to what it says
     balance       what was there = what went + what stayed
     log           it is about this log
+    version       the log has no newer one (told if it is otherwise)
     absent        the log has none of the records
     deleted       none of the old objects is stored
     sums          what stayed is still there, if nothing else has left the log since
@@ -16,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from stratalog.errors import NotFound
 from stratalog.objectlog.cache import ByteCache
-from stratalog.objectlog.certificate import Certificate
+from stratalog.objectlog.certificate import Certificate, read_certificate
 from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.holding import present, stored_of
 from stratalog.objectlog.manifest import Manifest
@@ -28,6 +30,7 @@ from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
+from stratalog.store.protocol import Store
 from stratalog.store.redaction import redact
 
 CHECK_TIMEOUT_S = 60.0
@@ -119,6 +122,7 @@ async def _against_log(
         deleted = CertificateCheck("deleted", "holds", f"{_objects(certificate.objects)} gone")
     return [
         _place(certificate, store.url),
+        *await _newer(certificate, store),
         absent,
         deleted,
         await _sums(certificate, found.manifest, tree),
@@ -130,6 +134,19 @@ def _place(certificate: Certificate, url: str) -> CertificateCheck:
         return CertificateCheck("log", "holds", "it is about this log")
     told = f"it is about {certificate.log}: this may be the same log by another name"
     return CertificateCheck("log", "unknown", told)
+
+
+async def _newer(certificate: Certificate, store: Store) -> list[CertificateCheck]:
+    """That the log has another version of it, if so: what was not complete may be by now."""
+    try:
+        stored, _ = await read_certificate(store, certificate.id)
+    except NotFound:
+        told = "the log does not have it: this is another log, or it was deleted"
+        return [CertificateCheck("version", "unknown", told)]
+    if stored.write_id == certificate.write_id:
+        return []
+    told = "the log has a newer version: `stratalog certificate show` prints it"
+    return [CertificateCheck("version", "unknown", told)]
 
 
 async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> CertificateCheck:

@@ -482,8 +482,8 @@ def _held(holders: Sequence[Holder]) -> Conflict:
     named = "; ".join(map(str, holders[:NAMED_MAX])) + _and_more(len(holders) - NAMED_MAX)
     return Conflict(
         f"the records are held by others as well: {named}",
-        hint="Release them (`stratalog pin release`, or destroy the fork), or erase despite them: "
-        "the certificate will say that the erasure is not complete.",
+        hint="Release them (`stratalog pin release URL NAME`, or destroy the fork), or erase "
+        "`--despite-holders`: the certificate will say that the erasure is not complete.",
     )
 
 
