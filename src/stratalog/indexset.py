@@ -49,20 +49,36 @@ class IndexSet:
     Iterating gives the members in ascending order; ``ranges`` gives far fewer things.
     """
 
-    __slots__ = ("_bounds", "_count")
+    __slots__ = ("_bounds", "_count", "first", "last")
 
     _bounds: Indexes
     _count: int
 
+    first: int | None
+    """The lowest member."""
+
+    last: int | None
+    """The highest member."""
+
     def __init__(self, *ranges: range) -> None:
         """The members of these ranges, which may overlap and come in any order."""
+        if len(ranges) == 1 and ranges[0]:
+            self._adopt(np.array(_checked_range(ranges[0]), dtype=np.int64))
+            return
         pairs = [_checked_range(each) for each in ranges if each]
         self._adopt(_merged(np.array(pairs, dtype=np.int64).reshape(-1, 2)))
 
     def _adopt(self, bounds: Indexes) -> None:
         bounds.flags.writeable = False
         self._bounds = bounds
-        self._count = int((bounds[1::2] - bounds[::2]).sum())
+        if len(bounds):
+            self.first, limit = bounds.item(0), bounds.item(-1)
+            self.last = limit - 1
+            steps = limit - self.first if len(bounds) == 2 else (bounds[1::2] - bounds[::2]).sum()
+            self._count = int(steps)
+        else:
+            self.first = self.last = None
+            self._count = 0
 
     @classmethod
     def _of_bounds(cls, bounds: Indexes) -> IndexSet:
@@ -167,16 +183,6 @@ class IndexSet:
         return IndexSet.from_bytes, (self.to_bytes(),)
 
     @property
-    def first(self) -> int | None:
-        """The lowest member."""
-        return int(self._bounds[0]) if self._count else None
-
-    @property
-    def last(self) -> int | None:
-        """The highest member."""
-        return int(self._bounds[-1]) - 1 if self._count else None
-
-    @property
     def range_count(self) -> int:
         """Of how many ranges it consists."""
         return len(self._bounds) // 2
@@ -193,6 +199,11 @@ class IndexSet:
         members: Indexes = np.arange(self._count, dtype=np.int64)
         members += np.repeat(starts - before, sizes)
         return members
+
+    @property
+    def bounds(self) -> Indexes:
+        """Where it is entered and left, in turn: for work on many ranges at once. Read-only."""
+        return self._bounds
 
     def contains(self, indexes: npt.ArrayLike) -> Mask:
         """For each of these indexes whether it is a member."""

@@ -3,6 +3,7 @@
     StoreConformance, LogConformance    subclass them to test a store of your own
     simulate, Simulation                run asyncio code in virtual time, from a seed
     FaultyStore, Faults, Crashed        a store that behaves as badly as its contract allows
+    SimulatedFiles, PowerLost           a node's disk that loses power, fails and fills up
     DelayedStore, Latency               a store with the latencies of a distant one
     History, check_appends              was every acknowledged append kept, once, in order?
 
@@ -16,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stratalog.testing.delays import S3_GET, S3_PUT, DelayedStore, Latency
+from stratalog.testing.disk_faults import FileCall, PowerLost, SimulatedFiles
 from stratalog.testing.faults import Crashed, Faults, FaultyStore, StoreCall
 from stratalog.testing.history import (
     Append,
@@ -44,6 +46,7 @@ __all__ = [
     "DelayedStore",
     "Faults",
     "FaultyStore",
+    "FileCall",
     "History",
     "HistoryViolation",
     "Latency",
@@ -52,9 +55,11 @@ __all__ = [
     "Node",
     "Operation",
     "Placed",
+    "PowerLost",
     "Read",
     "Row",
     "Seen",
+    "SimulatedFiles",
     "SimulatedLoop",
     "SimulatedRuntime",
     "Simulation",

@@ -1,0 +1,62 @@
+"""One node's disk: a shared write-ahead log, segments, checkpoints with live indexes.
+
+Disk          a data directory, open: partitions, their common WAL
+Partition     the log of one partition: write, read, checkpoint, compact
+Entries       a batch of entries; Entry is one
+DiskOptions   limits, with sound defaults
+inspect_disk  what a data directory holds, read-only and beside a running node; check_disk verifies
+
+send_partition, receive_partition    copy a partition to another replica, over a Transport
+"""
+
+from __future__ import annotations
+
+from stratalog.segments.checking import check_disk
+from stratalog.segments.damage import CheckReport, DiskDamage, DiskDamageKind
+from stratalog.segments.disk import Disk
+from stratalog.segments.entries import Entries, Entry
+from stratalog.segments.inspecting import (
+    DiskReport,
+    PartitionReport,
+    SegmentReport,
+    WalReport,
+    inspect_disk,
+)
+from stratalog.segments.lineage import Lineage
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.partition import Partition, PartitionStatus
+from stratalog.segments.stats import DiskStats
+from stratalog.segments.transferring import (
+    TransferOptions,
+    TransferReport,
+    receive_partition,
+    send_partition,
+)
+from stratalog.segments.transports import MemoryTransport, StreamTransport, Transport
+
+__all__ = [
+    "CheckReport",
+    "Disk",
+    "DiskDamage",
+    "DiskDamageKind",
+    "DiskOptions",
+    "DiskReport",
+    "DiskStats",
+    "Entries",
+    "Entry",
+    "Lineage",
+    "MemoryTransport",
+    "Partition",
+    "PartitionReport",
+    "PartitionStatus",
+    "SegmentReport",
+    "StreamTransport",
+    "TransferOptions",
+    "TransferReport",
+    "Transport",
+    "WalReport",
+    "check_disk",
+    "inspect_disk",
+    "receive_partition",
+    "send_partition",
+]

@@ -1,0 +1,134 @@
+"""Which writes a partition takes: the rules of its tail. All of this is pure.
+
+| previous index | epoch | |
+|---|---|---|
+| is the tail | at least the tail's | taken |
+| is below the tail, and in the log | above the tail's | taken: what lies above it is overwritten |
+| is below the tail | not above it | `Conflict`, unless it repeats what is there |
+| is unknown | | refused once, then dropped until a write fits |
+
+So contiguous and sparse writes are the same thing: in a sparse one the previous index is the one
+before it in the sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stratalog.errors import Conflict, Invalid, NotHappened
+from stratalog.segments.entries import Entries
+from stratalog.segments.lineage import Lineage, steps_of
+
+
+@dataclass(slots=True)
+class Tail:
+    """Where a partition's log ends, counting what is on its way to the disk."""
+
+    index: int = 0
+    epoch: int = 0
+    has_refused: bool = False
+    """A write was refused because of a gap, and none has fitted since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What is to be written, after which index, and whether that cuts something off."""
+
+    previous: int
+    entries: Entries
+    overwrites: bool
+
+
+def check_write(previous: int, entries: Entries, payload_bytes_max: int) -> None:
+    """``Invalid`` if no log could take it."""
+    if not len(entries):
+        raise Invalid("a write has at least one entry")
+    if previous < 0 or entries.first <= previous:
+        raise Invalid(
+            f"entries that begin at {entries.first} do not follow {previous}",
+            hint="The previous index is the one before the first entry in the sequence.",
+        )
+    if entries.payload_bytes > payload_bytes_max:
+        raise Invalid(
+            f"a write of {entries.payload_bytes} bytes is larger than {payload_bytes_max}",
+            hint="Divide it, or set write_bytes_max.",
+            expected=payload_bytes_max,
+            actual=entries.payload_bytes,
+        )
+
+
+def without_checkpointed(
+    previous: int, entries: Entries, checkpoint: int, lineage: Lineage
+) -> tuple[int, Entries]:
+    """Without what lies at or below a checkpoint: it is dead, or lives and is here already.
+
+    ``Conflict`` if it was numbered under other epochs than what the checkpoint was made from.
+    """
+    if previous >= checkpoint or entries.first > checkpoint:
+        return previous, entries
+    known = entries.up_to(checkpoint)
+    if not lineage.numbered(known.heads):
+        raise Conflict(
+            f"entries up to {known.last} were numbered under other epochs than those that the "
+            f"checkpoint at {checkpoint} was made from",
+            hint="Another writer took over under a newer epoch, or these are two histories.",
+            expected=lineage.up_to(checkpoint).steps,
+            actual=steps_of(known.heads),
+        )
+    return checkpoint, entries.above(checkpoint)
+
+
+def admit(
+    tail: Tail, previous: int, entries: Entries, checkpoint: int, *, is_known: bool
+) -> Admitted:
+    """What becomes of a write. ``is_known`` says whether the previous index is in the log."""
+    if previous == tail.index:
+        if entries.first_epoch < tail.epoch:
+            raise _older_epoch(tail, entries)
+        admitted = Admitted(previous, entries, overwrites=False)
+    elif previous > tail.index or not is_known:
+        raise _unknown(tail, previous)
+    elif entries.first_epoch <= tail.epoch:
+        raise Conflict(
+            f"there are entries above {previous} already, up to {tail.index} in epoch {tail.epoch}",
+            hint="Go on after the log's last index, or overwrite under a newer epoch.",
+            expected=tail.index,
+            actual=previous,
+        )
+    elif previous < checkpoint:
+        raise Conflict(
+            f"entries up to {checkpoint} are part of a checkpoint and cannot be overwritten",
+            hint="Go on after the checkpoint.",
+            expected=checkpoint,
+            actual=previous,
+        )
+    else:
+        admitted = Admitted(previous, entries, overwrites=True)
+    tail.index, tail.epoch, tail.has_refused = entries.last, entries.last_epoch, False
+    return admitted
+
+
+def _unknown(tail: Tail, previous: int) -> NotHappened:
+    if tail.has_refused:
+        return NotHappened(
+            f"dropped: the log ends at {tail.index}, and what follows {previous} does not fit",
+            hint=f"A gap was reported before. Send again what comes after {tail.index}.",
+            expected=tail.index,
+            actual=previous,
+        )
+    tail.has_refused = True
+    return Conflict(
+        f"a gap: the log ends at {tail.index}, and does not have {previous}",
+        hint=f"Send again what comes after {tail.index}.",
+        expected=tail.index,
+        actual=previous,
+    )
+
+
+def _older_epoch(tail: Tail, entries: Entries) -> Conflict:
+    return Conflict(
+        f"the log is in epoch {tail.epoch}, and the write in the older {entries.first_epoch}",
+        hint="Another writer took over under a newer epoch. Find out who writes now.",
+        expected=tail.epoch,
+        actual=entries.first_epoch,
+    )

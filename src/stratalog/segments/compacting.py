@@ -1,0 +1,222 @@
+"""Major compaction: neighbours of which little lives become one segment.
+
+The new file is written beside the old ones, with the checksum of every entry verified and taken
+over, synced, and put in their place by one record of the journal. Until that is durable the old
+ones count. If segments came, went or lost entries meanwhile, the record is made from the list as
+it is then (``PartitionLayout.replaced``).
+
+It never runs twice at once for a partition; a request meanwhile is dropped. If the checkpoint has
+moved meanwhile, a minor one follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from stratalog.errors import StratalogError
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.runtime import Runtime
+from stratalog.segments.compaction import Share, dead_segments, needed, rewrites
+from stratalog.segments.entries import Entries, joined
+from stratalog.segments.files import FileSystem, typed, write_file
+from stratalog.segments.journal import Journal
+from stratalog.segments.layout import Edit, Layout, Replaced, SegmentFile
+from stratalog.segments.lineage import steps_of
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.partition import Partition
+from stratalog.segments.readers import SegmentReaders
+from stratalog.segments.segment_file import segment_parts, segment_path
+from stratalog.segments.stats import Meters
+from stratalog.segments.work import Tasks, in_thread
+
+REWRITES_MAX = 2
+
+log = logging.getLogger(__name__)
+
+
+class Compactor:
+    """Runs major compactions, on request and after so many minor ones. One at a time."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        runtime: Runtime,
+        disk: bytes,
+        journal: Journal,
+        readers: SegmentReaders,
+        options: DiskOptions,
+        meters: Meters,
+    ) -> None:
+        self._files = files
+        self._runtime = runtime
+        self._disk = disk
+        self._journal = journal
+        self._readers = readers
+        self._options = options
+        self._meters = meters
+        self._turn = asyncio.Lock()
+        self._tasks = Tasks()
+        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
+
+    def after_minor(self, partition: Partition) -> None:
+        """Count a minor one, and start a major one if it is time."""
+        partition.minors_since_major += 1
+        after = self._options.major_after_minors
+        if after is not None and partition.minors_since_major >= after:
+            self._tasks.start(self._in_background(partition))
+
+    async def major(self, partition: Partition) -> bool:
+        """Rewrite what is mostly dead. False if a run was going on, which is enough."""
+        if partition.is_compacting:
+            return False
+        return await self._tasks.run(self._major(partition))
+
+    async def close(self) -> None:
+        await self._tasks.end()
+
+    async def _in_background(self, partition: Partition) -> None:
+        try:
+            await self._major(partition)
+        except StratalogError as error:
+            log.warning("compaction of %r failed: %s", partition.name, error)
+
+    async def _major(self, partition: Partition) -> bool:
+        if partition.is_compacting:
+            return False
+        partition.is_compacting = True
+        partition.minors_since_major = 0
+        try:
+            async with self._turn:
+                began = self._meters.loop.time()
+                before = partition.checkpoint_index
+                written = await self._rewrite_all(partition)
+                self._meters.major.add(self._meters.loop.time() - began, written)
+                if partition.checkpoint_index != before:
+                    await self.minor(partition)
+        finally:
+            partition.is_compacting = False
+        return True
+
+    async def minor(self, partition: Partition) -> None:
+        """Drop the segments of which nothing is needed."""
+
+        def record(layout: Layout) -> Edit | None:
+            current = layout.partitions.get(partition.number)
+            if current is None:
+                return None
+            dead = dead_segments(current.files, partition.live, partition.checkpoint_index)
+            if not dead:
+                return None
+            return Replaced(partition.number, tuple(file.path for file in dead))
+
+        committed = await self._journal.commit(record)
+        if isinstance(committed, Replaced):
+            self._meters.minor += 1
+
+    async def _rewrite_all(self, partition: Partition) -> int:
+        layout = self._journal.layout.partitions.get(partition.number)
+        if layout is None:
+            return 0
+        keep = needed(partition.live, partition.checkpoint_index)
+        try:
+            shares = await in_thread(
+                lambda: self._shares(partition.number, layout.files[:-1], keep)
+            )
+        except FileNotFoundError:
+            return 0  # a checkpoint removed it meanwhile, and will be followed by another run
+        except OSError as error:
+            raise typed(error, "reading segments") from error
+        options = self._options
+        groups = rewrites(
+            shares,
+            share_min=options.live_share_min,
+            entries_max=options.segment_entries_max,
+            bytes_max=options.segment_bytes_max,
+        )
+        turn = asyncio.Semaphore(REWRITES_MAX)
+
+        async def rewrite(group: Sequence[SegmentFile]) -> int:
+            async with turn:
+                return await self._rewrite(partition, group, keep)
+
+        done = await asyncio.gather(*map(rewrite, groups), return_exceptions=True)
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+        return sum(each for each in done if isinstance(each, int))
+
+    def _shares(self, partition: int, files: Sequence[SegmentFile], keep: IndexSet) -> list[Share]:
+        """In a thread: how much of each lives. The index of one that wholly lives is not read."""
+        shares = []
+        for file in files:
+            alive = _alive(file, keep)
+            if len(alive) == file.entries:
+                shares.append(Share(file, len(alive), file.size, file.size))
+                continue
+            with self._readers.using(partition, file.path) as (_, index):
+                shares.append(Share(file, len(alive), index.bytes_of(alive), index.stored_bytes))
+        return shares
+
+    async def _rewrite(
+        self, partition: Partition, group: Sequence[SegmentFile], keep: IndexSet
+    ) -> int:
+        nonce = self._runtime.new_id(16)
+        path = segment_path(partition.number, group[0].lowest, group[-1].highest, nonce)
+        try:
+            by = await in_thread(
+                lambda: self._write(partition.number, group, keep, path, bytes.fromhex(nonce))
+            )
+        except FileNotFoundError:
+            self.on_removable([path])
+            return 0
+        except OSError as error:
+            self.on_removable([path])
+            raise typed(error, "writing a compacted segment", path) from error
+        sources = tuple(file.path for file in group)
+        creates = [path] if by else []
+
+        def record(layout: Layout) -> Edit | None:
+            current = layout.partitions.get(partition.number)
+            files = current.files if current else ()
+            present = tuple(file.path for file in files if file.path in sources)
+            return Replaced(partition.number, present, by) if present else None
+
+        await self._journal.commit(record, creates=creates)
+        named = self._journal.recorded.paths
+        self.on_removable([each for each in creates if each not in named])
+        return by.size if by else 0
+
+    def _write(
+        self, partition: int, group: Sequence[SegmentFile], keep: IndexSet, path: str, nonce: bytes
+    ) -> SegmentFile | None:
+        """In a thread: one file with what is needed of several."""
+        parts: list[Entries] = []
+        for file in group:
+            with self._readers.using(partition, file.path) as (opened, index):
+                chunks = index.chunks(_alive(file, keep), self._options.read_bytes)
+                parts.extend(index.entries_at(opened, places) for places in chunks)
+        if not parts:
+            return None
+        entries = joined(parts)
+        size = write_file(self._files, path, segment_parts(self._disk, nonce, partition, entries))
+        self._files.sync_folder("seg")
+        return SegmentFile(
+            path=path,
+            size=size,
+            indexes=entries.indexes,
+            previous=group[0].previous,
+            steps=steps_of(entries.heads),
+            lowest=group[0].lowest,
+            highest=group[-1].highest,
+            entries=len(entries),
+        )
+
+
+def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:
+    """What is needed of a file. What is needed of others is cut off by bisection first."""
+    first, last = file.indexes.first, file.indexes.last
+    if first is None or last is None:
+        return EMPTY
+    return file.indexes & keep.within(range(first, last + 1))

@@ -1,0 +1,250 @@
+"""A node's disk: one write-ahead log for many partitions, segments, checkpoints.
+
+async with await Disk.open("data") as disk:
+    orders = await disk.partition("orders")
+    await orders.append([b"one", b"two"])
+    async for entries in orders.read(range(1, 100)):
+        for entry in entries:
+            print(entry.index, entry.payload)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from types import TracebackType
+from typing import Self
+
+from stratalog.errors import Closed, Conflict, Invalid, NotFound
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.segments.engine import Engine
+from stratalog.segments.files import FileSystem, LocalFiles, typed_errors
+from stratalog.segments.layout import Created, Edit, Layout, Removed
+from stratalog.segments.opening import (
+    Found,
+    find,
+    make_durable,
+    new_disk_id,
+    prepare_folders,
+    read_identity,
+    replay_wal,
+    tidy,
+    write_identity,
+)
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.partition import Partition
+from stratalog.segments.stats import DiskStats
+from stratalog.segments.work import in_thread
+
+NAME_BYTES_MAX = 255
+
+
+class Disk:
+    """A data directory that is open for reading and writing, by one process at a time."""
+
+    def __init__(self, engine: Engine, disk_id: str, lock: contextlib.ExitStack) -> None:
+        self._engine = engine
+        self._lock = lock
+        self._closing: asyncio.Future[None] | None = None
+        self.id = disk_id
+        """Born with the data directory, and with it for ever."""
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str] | FileSystem,
+        options: DiskOptions | None = None,
+        *,
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> Disk:
+        """Open a data directory, or make one. ``Conflict`` if another process has it open.
+
+        ``Corrupt`` if something that was durable is missing or damaged: nothing is changed then.
+        """
+        files = LocalFiles(path) if isinstance(path, str | os.PathLike) else path
+        opening = asyncio.ensure_future(cls._open(files, options or DiskOptions(), runtime))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Its threads go on. The directory is given back when they have ended, not before.
+            opening.add_done_callback(_close_again)
+            raise
+
+    @classmethod
+    async def _open(cls, files: FileSystem, options: DiskOptions, runtime: Runtime) -> Disk:
+        with contextlib.ExitStack() as lock, typed_errors("opening the data directory"):
+            files.make_folder("")
+            try:
+                lock.enter_context(files.lock("LOCK"))
+            except BlockingIOError:
+                raise Conflict(
+                    "another process has this data directory open",
+                    hint="Stop it first. `stratalog disk info` works beside it.",
+                ) from None
+            engine, disk_id = await _opened(files, options, runtime)
+            return cls(engine, disk_id, lock.pop_all())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Disk({self.id})"
+
+    # Partitions
+
+    def partitions(self) -> list[str]:
+        """The names of all partitions, sorted."""
+        self._must_be_open()
+        return sorted(each.name for each in self._engine.partitions.values())
+
+    async def partition(self, name: str, *, create: bool = True) -> Partition:
+        """A partition, made if there is none. ``NotFound`` if it is not to be made."""
+        self._must_be_open()
+        found = self._find(name)
+        if found is not None:
+            return found
+        if not create:
+            raise NotFound(f"there is no partition {name!r}", hint=_those(self.partitions()))
+        _check_name(name)
+        engine = self._engine
+
+        def record(layout: Layout) -> Edit | None:
+            if any(each.name == name for each in layout.partitions.values()):
+                return None
+            return Created(layout.next_partition, name)
+
+        def applied(edit: Edit) -> None:
+            assert isinstance(edit, Created)
+            engine.partitions[edit.number] = Partition(engine, edit.number, name, None)
+
+        await engine.journal.commit(record, then=applied)
+        made = self._find(name)
+        if made is None:
+            raise NotFound(f"partition {name!r} was removed at the same time")
+        return made
+
+    async def remove(self, name: str) -> None:
+        """Remove a partition with all that it has. Its entries on their way are given up."""
+        self._must_be_open()
+        partition = self._find(name)
+        if partition is None:
+            raise NotFound(f"there is no partition {name!r}", hint=_those(self.partitions()))
+        engine, number = self._engine, partition.number
+
+        def record(layout: Layout) -> Edit | None:
+            return Removed(number) if number in layout.partitions else None
+
+        def applied(_: Edit) -> None:
+            engine.partitions.pop(number).removed()
+
+        if await engine.journal.commit(record, then=applied) is None:
+            raise NotFound(f"partition {name!r} was removed at the same time")
+
+    def _find(self, name: str) -> Partition | None:
+        partitions = self._engine.partitions.values()
+        return next((each for each in partitions if each.name == name), None)
+
+    # The whole
+
+    @property
+    def stats(self) -> DiskStats:
+        """What was done since it was opened."""
+        return self._engine.meters.stats()
+
+    async def flush(self) -> None:
+        """Close the WAL file and wait until everything is in segments."""
+        self._must_be_open()
+        await self._engine.wal.drain()
+        await self._engine.wal.end_file()
+        await self._engine.segment_writer.drain()
+
+    async def close(self) -> None:
+        """Finish what was begun, and give the directory back. It goes on if the caller gives up."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._engine.close()
+        self._lock.close()
+
+    def _must_be_open(self) -> None:
+        if self._engine.is_closed:
+            raise Closed("the disk was closed")
+        self._engine.must_work()
+
+
+def _close_again(opening: asyncio.Future[Disk]) -> None:
+    """Nobody waits for this disk any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        disk = opening.result()
+        disk._closing = asyncio.ensure_future(disk._close())
+
+
+async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> tuple[Engine, str]:
+    identity = await in_thread(lambda: read_identity(files))
+    found: Found | None = None
+    if identity is None:
+        disk_id = new_disk_id(runtime)
+        await in_thread(lambda: prepare_folders(files))
+    else:
+        disk_id = identity.disk
+        found = await in_thread(lambda: find(files, bytes.fromhex(disk_id)))
+    disk = bytes.fromhex(disk_id)
+    engine = Engine(files, runtime, disk, options, found.replayed if found else None)
+    try:
+        if found is not None:
+            await _recover(engine, found)
+        await engine.journal.begin()
+        if found is not None:
+            journal = engine.journal.path
+            await in_thread(lambda: tidy(files, found, journal))
+        if identity is None:
+            await in_thread(lambda: write_identity(files, disk_id))
+    except BaseException:
+        await engine.close()
+        raise
+    engine.start()
+    return engine, disk_id
+
+
+async def _recover(engine: Engine, found: Found) -> None:
+    """Bring the partitions to where they were, and make sure that it stays so."""
+    for number, layout in found.layout.partitions.items():
+        checkpoint = found.checkpoints.get(number)
+        engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
+    engine.wal.next_batch = found.layout.next_batch
+    replay = replay_wal(engine.files, engine.disk, found.layout)
+    while (each := await in_thread(lambda: next(replay, None))) is not None:
+        wal, batches, next_batch = each
+        for batch in batches:
+            for section in batch.sections:
+                partition = engine.partitions.get(section.partition)
+                if partition is not None:
+                    partition.replay(wal.number, section, wal.path)
+        engine.wal.next_batch = next_batch
+        engine.segment_writer.put(wal, next_batch)
+    for partition in engine.partitions.values():
+        partition.recovered()
+    await in_thread(lambda: make_durable(engine.files, found.layout))
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name.encode()) > NAME_BYTES_MAX or not name.isprintable():
+        raise Invalid(
+            f"not a name of a partition: {name!r}",
+            hint=f"A name has 1 to {NAME_BYTES_MAX} bytes, and no control characters.",
+        )
+
+
+def _those(names: list[str]) -> str:
+    return f"There are: {', '.join(names[:10])}." if names else "There are none."

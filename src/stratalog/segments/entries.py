@@ -1,0 +1,237 @@
+"""Entries, in batches: an index, the epoch under which it was numbered, and opaque bytes.
+
+A batch is columnar everywhere, in a WAL file, in memory, in a segment file and on the wire:
+
+    heads      index  u64 | epoch  u64 | size  u32 | check  u32      24 bytes each, little-endian
+    payloads   one after another
+
+so that work for each entry is its checksum and nothing else, and so that a copy takes heads as
+they are: the check is computed once, when the entry is made, and travels with it.
+
+``check`` is the CRC-32 of the payload, XORed with a mix of index, epoch and size. An entry that is
+found in the place of another therefore does not pass for it. Persisted: keep stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stratalog.errors import Corrupt, Invalid
+from stratalog.indexset import INDEX_MAX, IndexSet
+
+HEAD = np.dtype([("index", "<u8"), ("epoch", "<u8"), ("size", "<u4"), ("check", "<u4")])
+Heads = npt.NDArray[np.void]
+Payload = bytes | memoryview
+
+EPOCH_MAX = 2**63 - 1
+PAYLOAD_BYTES_MAX = 2**32 - 1
+
+_INDEX_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_EPOCH_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+_SIZE_FACTOR = np.uint64(0x165667B19E3779F9)
+_HALF = np.uint64(32)
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One entry of a partition's log."""
+
+    index: int
+    epoch: int
+    payload: bytes
+
+
+class Entries:
+    """Entries in ascending order of their indexes, which may have gaps. Not to be changed."""
+
+    __slots__ = ("_indexes", "_payload_bytes", "first", "heads", "last", "payloads")
+
+    heads: Heads
+    payloads: Sequence[Payload]
+    """Views of what was read from a file, so that copying entries copies them once. Iterating
+    over the entries gives bytes."""
+
+    first: int
+    """The lowest index; 0 if there are no entries."""
+
+    last: int
+    """The highest index; 0 if there are no entries."""
+
+    def __init__(self, heads: Heads, payloads: Sequence[Payload]) -> None:
+        """From heads and payloads that belong together. ``following`` and ``of`` make heads."""
+        self.heads = heads
+        self.payloads = payloads
+        self.first, self.last = (heads.item(0)[0], heads.item(-1)[0]) if len(heads) else (0, 0)
+        self._indexes: IndexSet | None = None
+        self._payload_bytes: int | None = None
+
+    @classmethod
+    def following(cls, previous: int, epoch: int, payloads: Sequence[bytes]) -> Entries:
+        """Entries with the indexes that come next, all of one epoch."""
+        return cls._made(np.arange(previous + 1, previous + 1 + len(payloads)), epoch, payloads)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Entries:
+        """From single ones. ``Invalid`` if their indexes do not ascend, or their epochs descend."""
+        listed = list(entries)
+        try:
+            indexes = np.array([entry.index for entry in listed], dtype=np.int64)
+            epochs = np.array([entry.epoch for entry in listed], dtype=np.int64)
+        except OverflowError:
+            raise Invalid(f"indexes go to {INDEX_MAX}, and epochs to {EPOCH_MAX}") from None
+        if (indexes[1:] <= indexes[:-1]).any():
+            raise Invalid("the indexes of entries ascend", hint="Sort them; none comes twice.")
+        if (epochs[1:] < epochs[:-1]).any():
+            raise Invalid("the epochs of entries do not descend")
+        return cls._made(indexes, epochs, [entry.payload for entry in listed])
+
+    @classmethod
+    def _made(
+        cls, indexes: npt.NDArray[np.int64], epochs: object, payloads: Sequence[bytes]
+    ) -> Entries:
+        kept = tuple(payloads)  # the caller may use its list again
+        if not set(map(type, kept)) <= {bytes}:
+            raise Invalid("a payload is bytes", hint="Use bytes(...), also for a memoryview.")
+        heads = np.empty(len(kept), dtype=HEAD)
+        try:
+            heads["index"] = indexes
+            heads["epoch"] = epochs
+            heads["size"] = list(map(len, kept))
+            heads["check"] = list(map(crc32, kept))
+        except (TypeError, OverflowError, ValueError) as error:
+            raise Invalid(f"these are no entries: {error}") from None
+        if len(kept) and (int(indexes[0]) < 1 or int(indexes[-1]) > INDEX_MAX):
+            raise Invalid(f"the indexes of entries go from 1 to {INDEX_MAX}")
+        if len(kept) and not 1 <= heads["epoch"].item(0) <= heads["epoch"].item(-1) <= EPOCH_MAX:
+            raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
+        heads["check"] ^= _identity(heads)
+        return cls(heads, kept)
+
+    @classmethod
+    def checked(cls, heads: Heads, payloads: Sequence[Payload], path: str) -> Entries:
+        """From stored bytes. ``Corrupt`` with the index of the first that is not what it was."""
+        wrong = damaged(heads, payloads)
+        if wrong.any():
+            index = int(heads["index"][wrong.argmax()])
+            raise Corrupt(
+                f"entry {index} in {path} is damaged: its checksum is another",
+                hint="Keep the file. Restore the partition from another replica.",
+                path=path,
+                expected=index,
+            )
+        return cls(heads, payloads)
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def __iter__(self) -> Iterator[Entry]:
+        indexes, epochs = self.heads["index"].tolist(), self.heads["epoch"].tolist()
+        return map(Entry, indexes, epochs, map(bytes, self.payloads))
+
+    def __repr__(self) -> str:
+        return f"Entries({self.indexes!r}, {self.payload_bytes} bytes)"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Entries)
+            and np.array_equal(self.heads, other.heads)
+            and list(self.payloads) == list(other.payloads)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def first_epoch(self) -> int:
+        return int(self.heads["epoch"][0])
+
+    @property
+    def last_epoch(self) -> int:
+        return int(self.heads["epoch"][-1])
+
+    @property
+    def indexes(self) -> IndexSet:
+        if self._indexes is None:
+            self._indexes = self._made_indexes()
+        return self._indexes
+
+    def _made_indexes(self) -> IndexSet:
+        if len(self.heads) and self.last - self.first + 1 == len(self.heads):
+            return IndexSet(range(self.first, self.last + 1))
+        return IndexSet.of(self.heads["index"].astype(np.int64))
+
+    @property
+    def payload_bytes(self) -> int:
+        if self._payload_bytes is None:
+            self._payload_bytes = int(self.heads["size"].sum(dtype=np.int64))
+        return self._payload_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """What they take in a file: heads and payloads."""
+        return self.payload_bytes + self.heads.nbytes
+
+    def part(self, start: int, stop: int) -> Entries:
+        """By position, not by index."""
+        return Entries(self.heads[start:stop], self.payloads[start:stop])
+
+    def up_to(self, last: int) -> Entries:
+        """Those at or below an index."""
+        return self.part(0, int(np.searchsorted(self.heads["index"], last, side="right")))
+
+    def above(self, index: int) -> Entries:
+        """Those above an index."""
+        start = int(np.searchsorted(self.heads["index"], index, side="right"))
+        return self.part(start, len(self))
+
+    def select(self, wanted: IndexSet) -> Entries:
+        """Those whose index is in a set."""
+        chosen = wanted.contains(self.heads["index"].astype(np.int64))
+        if chosen.all():
+            return self
+        payloads = self.payloads
+        return Entries(self.heads[chosen], [payloads[at] for at in np.flatnonzero(chosen).tolist()])
+
+    def equals_head_by_head(self, other: Entries) -> bool:
+        """Whether both are the same entries, by index, epoch, size and check."""
+        return np.array_equal(self.heads, other.heads)
+
+
+def joined(several: Sequence[Entries]) -> Entries:
+    """All of them as one batch. They follow one another."""
+    if len(several) == 1:
+        return several[0]
+    if not several:
+        return NO_ENTRIES
+    payloads = [payload for each in several for payload in each.payloads]
+    return Entries(np.concatenate([each.heads for each in several]), payloads)
+
+
+def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
+    """Payloads that lie one after another, as bytes of their own."""
+    ends = np.cumsum(sizes)
+    starts = (ends - sizes).tolist()
+    whole = data if isinstance(data, bytes) else bytes(data)
+    return [whole[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
+
+
+def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
+    """For each entry whether its payload is not what was written."""
+    checks = np.fromiter(map(crc32, payloads), dtype=np.uint32, count=len(payloads))
+    wrong: npt.NDArray[np.bool_] = (checks ^ _identity(heads)) != heads["check"]
+    return wrong
+
+
+def _identity(heads: Heads) -> npt.NDArray[np.uint32]:
+    mixed = (
+        heads["index"] * _INDEX_FACTOR
+        + heads["epoch"] * _EPOCH_FACTOR
+        + heads["size"].astype(np.uint64) * _SIZE_FACTOR
+    )
+    return (mixed >> _HALF).astype(np.uint32)
+
+
+NO_ENTRIES = Entries(np.empty(0, dtype=HEAD), ())

@@ -1,0 +1,265 @@
+"""The few file-system calls that the node's disk is built from, and the real ones.
+
+Everything above asks a ``FileSystem`` and never the operating system, so that a simulation can put
+its own in place: one that loses what was not synced, tears writes, and forgets names.
+
+What a caller may rely on, and no more:
+
+- Bytes of a file are durable after its ``sync``. A name is durable after ``sync_folder`` of its
+  folder: neither implies the other, and what was not synced may survive in part and in any order.
+- A file that is open stays readable after its name is gone.
+- ``OSError`` is what fails. ``typed`` turns it into an error of this library, where it leaves it.
+
+Paths are relative to the data directory, with ``/`` between their parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from stratalog.errors import Denied, Full, Invalid, NotFound, StratalogError, Unavailable
+
+if sys.platform != "win32":
+    import fcntl
+
+Buffer = bytes | bytearray
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class File(Protocol):
+    """An open file."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of it, or raise: then a beginning of it may be there."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """So many bytes, fewer only at the end of the file."""
+
+    def size(self) -> int: ...
+
+    def allocate(self, size: int) -> None:
+        """Make room ahead, as zeros, if the file system can. Nothing is promised."""
+
+    def sync(self) -> None:
+        """Make the bytes durable, and the size as far as they need it."""
+
+    def close(self) -> None: ...
+
+
+class ReadableFiles(Protocol):
+    """A data directory that is only looked at."""
+
+    def open(self, path: str) -> File:
+        """An existing file to read."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none if there is no such folder."""
+
+
+class FileSystem(ReadableFiles, Protocol):
+    """A data directory."""
+
+    def create(self, path: str) -> File:
+        """A new file to write and read. ``FileExistsError`` if there is one."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make it, and those above it. Fine if it exists."""
+
+    def rename(self, path: str, to: str) -> None:
+        """Within one folder, over whatever is there."""
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_folder(self, folder: str) -> None:
+        """Make the names in it durable."""
+
+    def lock(self, path: str) -> contextlib.AbstractContextManager[None]:
+        """Hold it alone, or ``BlockingIOError``. It is given back with the process."""
+
+
+class LocalFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)[written:]
+        while rest:
+            position += written
+            written = os.pwrite(self._fd, rest, position)
+            rest = rest[written:]
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        while data and (left := size - sum(map(len, parts))):
+            data = os.pread(self._fd, left, position + size - left)
+            parts.append(data)
+        return b"".join(parts)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def allocate(self, size: int) -> None:
+        if sys.platform == "linux":
+            try:
+                os.posix_fallocate(self._fd, 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                    raise
+
+    def sync(self) -> None:
+        if sys.platform == "linux":
+            os.fdatasync(self._fd)
+        else:
+            _sync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class LocalFiles:
+    """A folder of the operating system."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        if sys.platform == "win32":
+            raise Invalid(
+                "a node's disk needs flock, fdatasync and names that outlive their files",
+                hint="Run it on Linux or macOS.",
+            )
+        self.root = Path(root).absolute()
+
+    def __repr__(self) -> str:
+        return f"LocalFiles({str(self.root)!r})"
+
+    def create(self, path: str) -> File:
+        return LocalFile(
+            os.open(self.root / path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        )
+
+    def open(self, path: str) -> File:
+        return LocalFile(os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(self.root / path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / folder))
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, folder: str) -> None:
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, path: str, to: str) -> None:
+        os.replace(self.root / path, self.root / to)
+
+    def remove(self, path: str) -> None:
+        os.unlink(self.root / path)
+
+    def sync_folder(self, folder: str) -> None:
+        fd = os.open(self.root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _sync(fd)
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def lock(self, path: str) -> Iterator[None]:
+        fd = os.open(self.root / path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _sync(fd: int) -> None:
+    """Through the drive's cache, where that needs to be said."""
+    if sys.platform == "darwin":
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL):
+                raise
+        else:
+            return
+    os.fsync(fd)
+
+
+def write_file(files: FileSystem, path: str, parts: Iterable[Buffer]) -> int:
+    """A new file with these bytes, synced. Its name is not: that is the folder's part.
+
+    If it fails, what is there of it is removed, as far as that is possible.
+    """
+    file = files.create(path)
+    try:
+        try:
+            size = 0
+            for part in parts:
+                file.write_at(size, part)
+                size += len(part)
+            file.sync()
+        finally:
+            file.close()
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
+    return size
+
+
+def read_file(files: ReadableFiles, path: str) -> bytes:
+    file = files.open(path)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def typed(error: OSError, doing: str, path: str | None = None) -> StratalogError:
+    """What an ``OSError`` means for a caller of this library."""
+    why = f"{doing} failed: {error.strerror or error}"
+    if error.errno in _FULL:
+        return Full(
+            why,
+            hint="The disk is full. Free some space: the node goes on by itself.",
+            path=path,
+        )
+    if error.errno in _DENIED:
+        return Denied(why, hint="Let the node read and write its data directory.", path=path)
+    if error.errno == errno.ENOENT:
+        return NotFound(why, path=path)
+    return Unavailable(why, hint="Look at the disk and at the system's log, then retry.", path=path)
+
+
+@contextlib.contextmanager
+def typed_errors(doing: str, path: str | None = None) -> Iterator[None]:
+    """Errors of the operating system leave as errors of this library."""
+    try:
+        yield
+    except OSError as error:
+        raise typed(error, doing, path) from error

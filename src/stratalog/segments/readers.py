@@ -1,0 +1,111 @@
+"""Open segment files and their indexes: kept while they are read, and a while longer.
+
+A file that is open stays readable after compaction has removed its name, so a reader that got hold
+of one finishes whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stratalog.segments.files import File, FileSystem
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.segment_file import SegmentIndex
+
+
+@dataclass(slots=True)
+class _Open:
+    file: File
+    index: SegmentIndex
+    users: int = 0
+    is_forgotten: bool = False
+    """Its last user closes it."""
+
+
+class SegmentReaders:
+    """The open segment files of a disk, the least recently used closed first. For any thread."""
+
+    def __init__(self, files: FileSystem, disk: bytes, options: DiskOptions) -> None:
+        self._files = files
+        self._disk = disk
+        self._options = options
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._bytes = 0
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def using(self, partition: int, path: str) -> Iterator[tuple[File, SegmentIndex]]:
+        """``FileNotFoundError`` if its name is gone, ``Corrupt`` if it is not what it should be."""
+        opened = self._take(path) or self._keep(path, self._read(partition, path))
+        try:
+            yield opened.file, opened.index
+        finally:
+            with self._lock:
+                opened.users -= 1
+                if opened.is_forgotten and not opened.users:
+                    opened.file.close()
+                self._shrink()
+
+    def forget(self, path: str) -> None:
+        """Close it as soon as nobody reads it: its space comes back only then."""
+        with self._lock:
+            if path in self._open:
+                self._close(path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            for path in list(self._open):
+                self._close(path)
+
+    def _take(self, path: str) -> _Open | None:
+        with self._lock:
+            opened = self._open.get(path)
+            if opened is not None:
+                opened.users += 1
+                self._open.move_to_end(path)
+            return opened
+
+    def _read(self, partition: int, path: str) -> _Open:
+        file = self._files.open(path)
+        try:
+            return _Open(file, SegmentIndex.read(file, self._disk, partition, path))
+        except BaseException:
+            file.close()
+            raise
+
+    def _keep(self, path: str, made: _Open) -> _Open:
+        with self._lock:
+            opened = self._open.get(path)
+            if opened is None:
+                opened = self._open[path] = made
+                self._bytes += made.index.bytes_in_memory
+            else:
+                made.file.close()
+            opened.users += 1
+            return opened
+
+    def _shrink(self) -> None:
+        if not self._is_too_much():
+            return
+        for path, opened in list(self._open.items()):
+            if not opened.users:
+                self._close(path)
+                if not self._is_too_much():
+                    return
+
+    def _is_too_much(self) -> bool:
+        files_max = 0 if self._is_closed else self._options.open_files_max
+        return len(self._open) > files_max or self._bytes > self._options.index_cache_bytes
+
+    def _close(self, path: str) -> None:
+        opened = self._open.pop(path)
+        self._bytes -= opened.index.bytes_in_memory
+        opened.is_forgotten = True
+        if not opened.users:
+            opened.file.close()

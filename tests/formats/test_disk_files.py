@@ -1,0 +1,291 @@
+"""The files of a node's disk: golden ones are stable, and any bytes give a value or ``Corrupt``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures import make_disk
+from formats.test_any_bytes import damaged
+from stratalog.errors import Corrupt, Invalid
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.segments import Entries
+from stratalog.segments.checkpoint_file import Checkpoint, read_checkpoint, read_state
+from stratalog.segments.files import Buffer, LocalFiles
+from stratalog.segments.frames import Frame, Head, frame_head, frames
+from stratalog.segments.journal import replay_journal
+from stratalog.segments.layout import Layout, apply, decode_edit, encode_edit
+from stratalog.segments.opening import Identity, read_identity, read_live
+from stratalog.segments.segment_file import SegmentIndex
+from stratalog.segments.wal_file import Batch, batches
+
+HERE = Path(make_disk.__file__).parent
+T = TypeVar("T")
+
+
+class Bytes:
+    """A file in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        raise OSError
+
+    def read_at(self, position: int, size: int) -> bytes:
+        assert position >= 0
+        assert size >= 0
+        return self.data[position : position + size]
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def allocate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def value_of(decode: Callable[[], T]) -> T | None:
+    """The value; nothing if it was refused as damaged, with its path, or as too new."""
+    try:
+        return decode()
+    except Corrupt as error:
+        assert error.path in (None, "a/path")  # noqa: PT017
+    except Invalid as error:
+        assert "newer version" in error.hint  # noqa: PT017
+    return None
+
+
+def read_wal(data: bytes) -> list[Batch]:
+    head = Head.from_bytes(data, "a/path")
+    return list(batches(data, head, "a/path"))
+
+
+def read_segment(data: bytes) -> Entries:
+    file = Bytes(data)
+    index = SegmentIndex.read(file, make_disk.DISK, make_disk.PARTITION, "a/path")
+    (places,) = index.chunks(IndexSet.of(index.indexes), 1 << 30)
+    return index.entries_at(file, places)
+
+
+def read_whole_checkpoint(data: bytes) -> tuple[Checkpoint, bytes]:
+    file = Bytes(data)
+    found = read_checkpoint(file, make_disk.DISK, make_disk.PARTITION, "a/path")
+    return found, read_state(file, found, "a/path")
+
+
+def read_journal(data: bytes) -> Layout:
+    head = Head.from_bytes(data, "a/path")
+    layout = Layout()
+    for frame in frames(data, head, "a/path", lambda frame: not len(frame.body)):
+        layout = apply(layout, decode_edit(frame.descriptor, "a/path"), "a/path")
+    return layout
+
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    "disk.wal": read_wal,
+    "disk.seg": read_segment,
+    "disk.ckpt": read_whole_checkpoint,
+    "disk.journal": read_journal,
+}
+
+
+@pytest.mark.parametrize("name", make_disk.files())
+def test_files_are_stable_byte_for_byte(name: str) -> None:
+    assert (HERE / name).read_bytes() == make_disk.files()[name]
+
+
+class TestGolden:
+    def test_the_wal(self) -> None:
+        found = read_wal((HERE / "disk.wal").read_bytes())
+        assert [batch.number for batch in found] == [5, 6]
+        assert [list(batch.sections) for batch in found] == make_disk.sections()
+
+    def test_the_segment(self) -> None:
+        found = read_segment((HERE / "disk.seg").read_bytes())
+        assert found == make_disk.ENTRIES
+        assert list(found.indexes) == [1, 2, 3, 7]
+
+    def test_the_checkpoint(self) -> None:
+        found, state = read_whole_checkpoint((HERE / "disk.ckpt").read_bytes())
+        assert (found, state) == (make_disk.checkpoint(), make_disk.STATE)
+        assert IndexSet.from_bytes((HERE / "disk.live").read_bytes()) == found.live
+
+    def test_the_journal(self) -> None:
+        layout = read_journal((HERE / "disk.journal").read_bytes())
+        assert list(layout.partitions) == [2]
+        partition = layout.partition(2)
+        assert partition.name == "golden"
+        assert [file.path for file in partition.files] == [make_disk.segment_entry(8, 9).path]
+        assert partition.indexes == make_disk.ENTRIES.indexes
+        assert partition.checkpoint is not None
+        assert (layout.wals, layout.next_wal, layout.next_batch) == ((), 9, 7)
+
+    def test_the_identity(self, tmp_path: Path) -> None:
+        (tmp_path / "DISK").write_bytes((HERE / "disk.json").read_bytes())
+        assert read_identity(LocalFiles(tmp_path)) == Identity(make_disk.DISK.hex(), 1)
+
+
+class TestAnyBytes:
+    """Of what is damaged, what is read was stored: a beginning of a file that grows, or all."""
+
+    @given(st.data())
+    def test_wal(self, data: st.DataObject) -> None:
+        found = value_of(lambda: read_wal(data.draw(damaged(make_disk.wal()))))
+        sections = [list(batch.sections) for batch in found or []]
+        assert sections == make_disk.sections()[: len(sections)]
+
+    @given(st.data())
+    def test_segment(self, data: st.DataObject) -> None:
+        found = value_of(lambda: read_segment(data.draw(damaged(make_disk.segment()))))
+        assert found is None or found == make_disk.ENTRIES
+
+    @given(st.data())
+    def test_checkpoint(self, data: st.DataObject) -> None:
+        stored = make_disk.checkpoint_bytes()
+        found = value_of(lambda: read_whole_checkpoint(data.draw(damaged(stored))))
+        assert found is None or found == (make_disk.checkpoint(), make_disk.STATE)
+
+    @given(st.data())
+    def test_journal(self, data: st.DataObject) -> None:
+        found = value_of(lambda: read_journal(data.draw(damaged(make_disk.journal()))))
+        layouts = accumulate(
+            make_disk.edits(), lambda layout, edit: apply(layout, edit, ""), initial=Layout()
+        )
+        assert found is None or found in layouts
+
+    @pytest.mark.parametrize("name", ["disk.wal", "disk.seg", "disk.ckpt", "disk.journal"])
+    def test_cut_off_anywhere(self, name: str) -> None:
+        stored = make_disk.files()[name]
+        for length in range(len(stored)):
+            found = value_of(partial(READERS[name], stored[:length]))
+            assert found is None or name in ("disk.wal", "disk.journal")
+
+    @given(st.binary(max_size=200))
+    def test_random_bytes(self, noise: bytes) -> None:
+        for read in READERS.values():
+            assert value_of(partial(read, noise)) is None
+
+    @given(st.data())
+    def test_head(self, data: st.DataObject) -> None:
+        stored = make_disk.segment()[:64]
+        damage = data.draw(damaged(stored))
+        found = value_of(lambda: Head.from_bytes(damage, "a/path"))
+        assert found is None or damage[:64] == stored
+
+    def test_every_single_bit_of_a_head(self) -> None:
+        for bit in range(8 * 64):
+            stored = bytearray(make_disk.segment()[:64])
+            stored[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(Corrupt):
+                Head.from_bytes(bytes(stored), "a/path")
+
+    def test_a_newer_major_is_refused_as_such_and_a_newer_minor_is_read(self) -> None:
+        stored = bytearray(make_disk.segment()[:64])
+        for at, is_read in ((10, True), (8, False)):
+            stored[at] += 1
+            stored[60:] = crc32(stored[:60]).to_bytes(4, "little")
+            if is_read:
+                Head.from_bytes(bytes(stored), "a/path")
+            else:
+                with pytest.raises(Invalid, match="format 2"):
+                    Head.from_bytes(bytes(stored), "a/path")
+
+    @given(st.binary(max_size=80) | damaged(b'{"disk":"' + b"0" * 32 + b'","format":1}'))
+    def test_identity(self, data: bytes) -> None:
+        class OneFile(LocalFiles):
+            def exists(self, path: str) -> bool:
+                return True
+
+            def open(self, path: str) -> Any:
+                return Bytes(data)
+
+        try:
+            found = read_identity(OneFile("."))
+        except Corrupt as error:
+            assert error.path == "DISK"  # noqa: PT017
+        except Invalid as error:
+            assert "newer version" in error.hint  # noqa: PT017
+        else:
+            assert found is not None
+            assert len(bytes.fromhex(found.disk)) == 16
+            assert found.format == 1
+
+    @given(st.binary(max_size=60) | damaged(make_disk.LIVE.to_bytes()))
+    def test_live_set(self, data: bytes) -> None:
+        class OneFile(LocalFiles):
+            def open(self, path: str) -> Any:
+                return Bytes(data)
+
+        assert read_live(OneFile("."), "a.ckpt") in (None, EMPTY, make_disk.LIVE)
+
+
+class TestFramesWithAnyContent:
+    """Whole frames around anything: a wrong program wrote them, and no other error is raised."""
+
+    def frame(self, descriptor: bytes, body: bytes = b"") -> bytes:
+        head = Head(b"WAL1", make_disk.DISK, make_disk.NONCE, 1, 1).to_bytes()
+        return head + frame_head(make_disk.NONCE, 1, descriptor, len(body)) + descriptor + body
+
+    @given(st.data(), st.binary(max_size=30))
+    def test_a_batch(self, data: st.DataObject, body: bytes) -> None:
+        whole = make_disk.wal()
+        head = Head.from_bytes(whole, "a/path")
+        found: list[Frame] = list(frames(whole, head, "a/path", lambda _: True))
+        descriptor = data.draw(st.binary(max_size=80) | damaged(bytes(found[0].descriptor)))
+        assert len(read_wal(self.frame(descriptor, body))) <= 1
+
+    @given(st.data())
+    def test_an_edit(self, data: st.DataObject) -> None:
+        edit = data.draw(st.sampled_from(make_disk.edits()))
+        descriptor = data.draw(st.binary(max_size=80) | damaged(encode_edit(edit)))
+        found = value_of(lambda: decode_edit(descriptor, "a/path"))
+        if found is not None:
+            assert decode_edit(encode_edit(found), "a/path") == found
+
+    @given(
+        st.recursive(
+            st.none()
+            | st.integers(-(2**63), 2**64 - 1)
+            | st.text(max_size=5)
+            | st.binary(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.integers(0, 9) | st.text(max_size=5), inner, max_size=3)
+            ),
+            max_leaves=6,
+        ),
+        st.data(),
+    )
+    def test_an_edit_with_any_value_in_any_place(self, value: object, data: st.DataObject) -> None:
+        edit = data.draw(st.sampled_from(make_disk.edits()))
+        plain: Any = msgspec.msgpack.decode(encode_edit(edit), strict=False)
+        place = plain
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            key = data.draw(st.sampled_from(keys))
+            if isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
+                place = place[key]
+                continue
+            place[key] = value
+            break
+        found = value_of(lambda: decode_edit(msgspec.msgpack.encode(plain), "a/path"))
+        if found is not None:
+            value_of(lambda: apply(Layout(), found, "a/path"))
+
+    def test_a_journal_that_is_empty_was_never_used(self, tmp_path: Path) -> None:
+        (tmp_path / "journal").mkdir()
+        for data in (b"", make_disk.journal()[:64], make_disk.journal()[:80], bytes(64)):
+            (tmp_path / "journal" / "1.journal").write_bytes(data)
+            assert replay_journal(LocalFiles(tmp_path), make_disk.DISK) is None

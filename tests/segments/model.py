@@ -1,0 +1,165 @@
+"""What a node's disk has promised: plain dictionaries, and the changes whose outcome is open.
+
+A change is *pending* from its call to its answer. It becomes fact when it is acknowledged, and is
+forgotten when an error says that it did not happen. ``Unknown``, or a crash, leaves it open: then
+the disk may show it or not, wholly, and of the writes of one partition only a beginning. What the
+disk shows after that is the fact from then on.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from stratalog.indexset import EMPTY, IndexSet
+
+Log = dict[int, tuple[int, bytes]]
+"""The epoch and the payload of each index."""
+
+
+class BrokenPromise(AssertionError):
+    """The disk does not show what it has acknowledged."""
+
+
+@dataclass(eq=False)
+class Written:
+    """Entries that replace everything above an index. None at all: it is only cut off."""
+
+    previous: int
+    entries: tuple[tuple[int, int, bytes], ...] = ()
+    is_unknown: bool = False
+    """The answer was ``Unknown``: a restart may show it, as long as nothing was written since."""
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """A state, and what lives at or below its index."""
+
+    index: int = 0
+    live: IndexSet = EMPTY
+    state: bytes | None = None
+
+
+@dataclass
+class PartitionModel:
+    """One partition as it was acknowledged, and what is open."""
+
+    log: Log = field(default_factory=dict)
+    """All that was written and not overwritten, dead or not."""
+    checkpoint: Checkpointed = field(default_factory=Checkpointed)
+    writes: list[Written] = field(default_factory=list)
+    """Pending, in the order of their calls."""
+    checkpoints: list[Checkpointed] = field(default_factory=list)
+    """Pending."""
+    is_here: bool = True
+    is_open: bool = False
+    """Its creation or its removal is pending."""
+    is_unknown: bool = False
+    """The answer to that was ``Unknown``."""
+
+    @property
+    def last(self) -> int:
+        return max(max(self.log, default=0), self.checkpoint.index)
+
+    def acknowledge(self, written: Written) -> None:
+        """What nobody knew of before it can never show up again, if it went to the disk."""
+        place = self.writes.index(written)
+        after = applied(self.log, written, self.checkpoint)
+        is_new = after != self.log
+        self.writes = [
+            each
+            for at, each in enumerate(self.writes)
+            if at > place or (at < place and not (is_new and each.is_unknown))
+        ]
+        self.log = after
+
+    def forget(self, written: Written) -> None:
+        self.writes = [each for each in self.writes if each is not written]
+
+    def check(self, shown: Shown, *, settles: bool) -> None:
+        """Whether it can be so. ``settles``: then that is the outcome of all that was open."""
+        for log in self._logs():
+            for checkpoint in (self.checkpoint, *self.checkpoints):
+                if shown.is_explained_by(log, checkpoint):
+                    if settles:
+                        self.log, self.checkpoint = log, checkpoint
+                        self.writes, self.checkpoints = [], []
+                    return
+        raise BrokenPromise(
+            f"it shows {shown},\nbut it promised {self.log}\nabove {self.checkpoint},\n"
+            f"pending are {self.writes} and {self.checkpoints}"
+        )
+
+    def _logs(self) -> Iterator[Log]:
+        log = chain = self.log
+        yield log
+        for written in self.writes:
+            if written.is_unknown:
+                chain = applied(chain, written, self.checkpoint)
+                yield chain
+                yield applied(log, written, self.checkpoint)
+            else:
+                log = chain = applied(log, written, self.checkpoint)
+                yield log
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a partition was found to hold."""
+
+    log: Mapping[int, tuple[int, bytes]]
+    checkpoint: Checkpointed
+    last: int
+    epoch: int
+
+    def is_explained_by(self, log: Log, checkpoint: Checkpointed) -> bool:
+        """Everything needed is there, and nothing that was never written or is overwritten."""
+        needed = {index for index in log if index > checkpoint.index or index in checkpoint.live}
+        last = max(max(log, default=0), checkpoint.index)
+        return (
+            self.checkpoint == checkpoint
+            and self.last == last
+            and needed <= self.log.keys()
+            and all(log.get(index) == entry for index, entry in self.log.items())
+            and (last not in log or self.epoch == log[last][0])
+        )
+
+
+def applied(log: Log, written: Written, checkpoint: Checkpointed) -> Log:
+    """The log after a write that was taken.
+
+    What a checkpoint contains is not written again. A write below the end that has no newer epoch
+    was sent again: what the log has of it stays.
+    """
+    floor = max(written.previous, checkpoint.index)
+    entries = {at: (epoch, payload) for at, epoch, payload in written.entries if at > floor}
+    if written.entries and not entries:
+        return log
+    last = max(log, default=0)
+    if entries and floor < last and min(entries.values())[0] <= log[last][0]:
+        return log | {index: entry for index, entry in entries.items() if index > last}
+    return {index: entry for index, entry in log.items() if index <= floor} | entries
+
+
+@dataclass
+class DiskModel:
+    """All partitions of a disk, by name."""
+
+    partitions: dict[str, PartitionModel] = field(default_factory=dict)
+
+    def copy(self) -> DiskModel:
+        return copy.deepcopy(self)
+
+    def check_names(self, shown: list[str], *, settles: bool) -> None:
+        for name in shown:
+            if name not in self.partitions:
+                raise BrokenPromise(f"there is a partition {name!r} that nobody made")
+        for name, partition in list(self.partitions.items()):
+            if not partition.is_open and partition.is_here != (name in shown):
+                raise BrokenPromise(f"{name!r} is {'gone' if partition.is_here else 'back'}")
+            if settles:
+                partition.is_here = name in shown
+                partition.is_open = partition.is_unknown = False
+                if name not in shown:
+                    del self.partitions[name]

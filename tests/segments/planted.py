@@ -1,0 +1,144 @@
+"""Bugs on purpose in a node's disk, each in one named way, from outside.
+
+The checks are only worth something if they notice these. Nothing here is shipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from stratalog.indexset import INDEX_MAX, IndexSet
+from stratalog.segments import compacting, disk, flushing, opening
+from stratalog.segments.compaction import needed
+from stratalog.segments.entries import Entries, Heads
+from stratalog.segments.files import FileSystem
+from stratalog.segments.flushing import SegmentWriter
+from stratalog.segments.journal import Replayed, replay_journal
+from stratalog.segments.layout import Layout, PartitionLayout
+from stratalog.segments.memtable import Memtable
+from stratalog.segments.partition import Partition
+from stratalog.segments.wal import Wal, Write, _OpenWal
+from stratalog.segments.wal_file import batch_bytes
+
+
+@contextmanager
+def acknowledge_before_the_sync() -> Iterator[None]:
+    """A write counts when the kernel has it."""
+
+    def hasty(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
+        data = batch_bytes(current.nonce, self.next_batch, [write.section for write in writes])
+        current.file.write_at(current.position, data)
+        current.position += len(data)
+        self.next_batch += 1
+
+    with patch.object(Wal, "_write_one", hasty):
+        yield
+
+
+def above(_: IndexSet, checkpoint: int) -> IndexSet:
+    """What would be needed if nothing lived."""
+    return IndexSet(range(checkpoint + 1, INDEX_MAX + 1))
+
+
+@contextmanager
+def flush_forgets_what_lives() -> Iterator[None]:
+    """Only what lies above the checkpoint is flushed."""
+    with patch.object(flushing, "needed", above):
+        yield
+
+
+@contextmanager
+def compaction_drops_a_live_entry() -> Iterator[None]:
+    """The first one."""
+
+    def careless(live: IndexSet, checkpoint: int) -> IndexSet:
+        return needed(live.floor((live.first or 0) + 1), checkpoint)
+
+    with patch.object(compacting, "needed", careless):
+        yield
+
+
+WRITE = SegmentWriter._write
+
+
+def delete_the_wal_file_first(
+    self: SegmentWriter, sources: Sequence[Any], paths: list[str]
+) -> list[Any]:
+    """Write the segments, then give up the WAL file, before any record says so."""
+    written = WRITE(self, sources, paths)
+    for wal in self._journal.layout.wals:
+        if sources and wal.number == sources[0].wal:
+            self._files.remove(wal.path)
+    return written
+
+
+@contextmanager
+def wal_file_deleted_early() -> Iterator[None]:
+    """It goes when the segments are written, not when the journal says so."""
+    with patch.object(SegmentWriter, "_write", delete_the_wal_file_first):
+        yield
+
+
+@contextmanager
+def absence_as_commit_point() -> Iterator[None]:
+    """A WAL file or a segment that is missing counts as done with."""
+
+    def forgiving(files: FileSystem, identity: bytes) -> Replayed | None:
+        found = replay_journal(files, identity)
+        if found is None:
+            return None
+        return dataclasses.replace(found, layout=present(files, found.layout))
+
+    with (
+        patch.object(SegmentWriter, "_write", delete_the_wal_file_first),
+        patch.object(opening, "replay_journal", forgiving),
+    ):
+        yield
+
+
+def present(files: FileSystem, layout: Layout) -> Layout:
+    """Without what is missing."""
+
+    def there(partition: PartitionLayout) -> PartitionLayout:
+        kept = tuple(file for file in partition.files if files.exists(file.path))
+        return msgspec.structs.replace(partition, files=kept)
+
+    return msgspec.structs.replace(
+        layout,
+        partitions={number: there(each) for number, each in layout.partitions.items()},
+        wals=tuple(wal for wal in layout.wals if files.exists(wal.path)),
+    )
+
+
+@contextmanager
+def checksum_skipped() -> Iterator[None]:
+    """Stored bytes are believed."""
+
+    def trusting(heads: Heads, payloads: Sequence[bytes], _: str) -> Entries:
+        return Entries(heads, payloads)
+
+    with patch.object(Entries, "checked", trusting):
+        yield
+
+
+@contextmanager
+def epoch_ignored_on_overwrite() -> Iterator[None]:
+    """What a newer epoch overwrites stays in the tables and files before it."""
+    with (
+        patch.object(Memtable, "cut", lambda _self, _after: None),
+        patch.object(Partition, "_cut_files", lambda _self, _after: None),
+    ):
+        yield
+
+
+@contextmanager
+def found_is_taken_for_durable() -> Iterator[None]:
+    """Opening builds on what a killed process may have left unsynced."""
+    with patch.object(disk, "make_durable", lambda _files, _layout: None):
+        yield

@@ -1,0 +1,189 @@
+"""Working with a disk while a model keeps book, and comparing the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from segments.model import BrokenPromise, Checkpointed, DiskModel, PartitionModel, Shown, Written
+from stratalog.errors import StratalogError, Unknown
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.segments import Disk, Entries, Entry, Partition
+from stratalog.segments.checkpoint_file import live_path
+from stratalog.segments.journal import replay_journal
+from stratalog.testing import SimulatedFiles
+
+FAR = 1 << 40
+
+
+class Witness:
+    """Does what a node does, and notes what it was promised.
+
+    An error leaves each method as it came. ``Corrupt`` is never expected.
+    """
+
+    def __init__(self, disk: Disk, files: SimulatedFiles, model: DiskModel) -> None:
+        self.disk = disk
+        self.files = files
+        self.model = model
+
+    # Changing
+
+    async def create(self, name: str) -> None:
+        known = self.model.partitions.get(name)
+        if known is None:
+            known = self.model.partitions[name] = PartitionModel(is_here=False, is_open=True)
+        try:
+            await self.disk.partition(name)
+        except Unknown:
+            known.is_unknown = True
+            raise
+        except StratalogError:
+            if not known.is_unknown and not known.is_here:
+                self.model.partitions.pop(name, None)
+            raise
+        if not known.is_here:
+            known.is_here, known.is_open, known.is_unknown = True, False, False
+
+    async def remove(self, name: str) -> None:
+        known = self.model.partitions[name]
+        known.is_open = True
+        try:
+            await self.disk.remove(name)
+        except Unknown:
+            known.is_unknown = True
+            raise
+        except StratalogError:
+            known.is_open = known.is_unknown
+            raise
+        if self.model.partitions.get(name) is known:
+            del self.model.partitions[name]
+
+    async def append(self, name: str, payloads: Sequence[bytes], epoch: int = 1) -> IndexSet:
+        """After everything that was written before."""
+        previous = (await self._partition(name))._tail.index
+        entries = [Entry(previous + 1 + at, epoch, each) for at, each in enumerate(payloads)]
+        return await self.write(name, previous, entries)
+
+    async def write(self, name: str, previous: int, entries: Sequence[Entry]) -> IndexSet:
+        known = self.model.partitions[name]
+        written = Written(
+            previous, tuple((each.index, each.epoch, each.payload) for each in entries)
+        )
+        partition = await self._partition(name)
+        known.writes.append(written)
+        with self._noting(known, written):
+            acknowledged = await partition.write(previous, Entries.of(entries))
+        expected = IndexSet.of([each.index for each in entries])
+        if acknowledged != expected:
+            raise BrokenPromise(f"{acknowledged} was acknowledged instead of {expected}")
+        return acknowledged
+
+    async def truncate(self, name: str, after: int) -> None:
+        known = self.model.partitions[name]
+        written = Written(after)
+        partition = await self._partition(name)
+        known.writes.append(written)
+        with self._noting(known, written):
+            await partition.truncate(after)
+
+    @contextmanager
+    def _noting(self, known: PartitionModel, written: Written) -> Iterator[None]:
+        was_unknown = known.is_unknown
+        try:
+            yield
+        except Unknown:
+            written.is_unknown = True
+            raise
+        except StratalogError:
+            known.forget(written)
+            raise
+        known.acknowledge(written)
+        if was_unknown:  # it is there, since something could be written to it
+            known.is_here, known.is_open, known.is_unknown = True, False, False
+
+    async def checkpoint(self, name: str, index: int, state: bytes, live: IndexSet = EMPTY) -> None:
+        known = self.model.partitions[name]
+        made = Checkpointed(index, live, state)
+        known.checkpoints.append(made)
+        try:
+            await (await self._partition(name)).checkpoint(index, state, live)
+        except Unknown:
+            raise
+        except StratalogError:
+            known.checkpoints.remove(made)
+            raise
+        known.checkpoints.remove(made)
+        known.checkpoint = made
+
+    async def compact(self, name: str) -> bool:
+        return await (await self._partition(name)).compact()
+
+    async def _partition(self, name: str) -> Partition:
+        return await self.disk.partition(name, create=False)
+
+    # Looking
+
+    async def check(self, *, settles: bool = False) -> None:
+        """Everything is as promised. To be called when nothing is on its way.
+
+        ``settles``: the disk was just opened, so what it shows is what it will show.
+        """
+        names = self.disk.partitions()
+        self.model.check_names(names, settles=settles)
+        for name in names:
+            self.model.partitions[name].check(await self.shown(name), settles=settles)
+
+    async def shown(self, name: str) -> Shown:
+        partition = await self._partition(name)
+        log = await read_all(partition)
+        status = partition.status()
+        alive = [at for at in sorted(log) if at > status.checkpoint or at in status.live]
+        await self._check_sparse_reads(partition, alive)
+        checkpoint = Checkpointed(status.checkpoint, status.live, await partition.state())
+        return Shown(log, checkpoint, status.last, status.epoch)
+
+    async def _check_sparse_reads(self, partition: Partition, indexes: list[int]) -> None:
+        """Asking for some gives exactly these, with the bytes that asking for all gives."""
+        some = IndexSet.of(indexes[::3])
+        found = [entry.index async for entries in partition.read(some) for entry in entries]
+        if found != list(some):
+            raise BrokenPromise(f"asked for {some}, {partition} gave {found}")
+
+    async def settle(self) -> None:
+        """Wait until compaction and the removal of files have ended."""
+        engine = self.disk._engine
+        await engine.compactor.close()
+        await engine._removing.end()
+
+    async def check_leftovers(self) -> None:
+        """The files are those that the journal names, and those that could not be removed."""
+        await self.disk._engine.journal.settle()
+        await self.settle()
+        there, named = set(self.files.names()), self._named()
+        there -= self.disk._engine._not_removed - named
+        if there != named:
+            raise BrokenPromise(f"left over: {there - named}, missing: {named - there}")
+
+    def _named(self) -> set[str]:
+        found = replay_journal(self.files.after_kill(), bytes.fromhex(self.disk.id))
+        if found is None:
+            raise BrokenPromise("there is no journal")
+        named = {"DISK", "LOCK", found.path, *found.layout.paths}
+        for partition in found.layout.partitions.values():
+            if partition.checkpoint is not None:
+                named.add(live_path(partition.checkpoint.path))
+        return named
+
+
+async def read_all(partition: Partition) -> dict[int, tuple[int, bytes]]:
+    """Everything that is there. ``BrokenPromise`` if it does not ascend."""
+    log: dict[int, tuple[int, bytes]] = {}
+    last = 0
+    async for entries in partition.read(range(1, FAR)):
+        for entry in entries:
+            if entry.index <= last:
+                raise BrokenPromise(f"{entry.index} comes after {last}")
+            last = entry.index
+            log[entry.index] = (entry.epoch, entry.payload)
+    return log
