@@ -10,7 +10,7 @@ import traceback
 
 from rich.console import Console
 
-from simulation import branching, compacting, herding, keeping, scenario, sinking
+from simulation import branching, compacting, herding, keeping, node_disk, scenario, sinking
 
 SCENARIOS = {
     "writing": scenario.run_seed,
@@ -19,6 +19,7 @@ SCENARIOS = {
     "compacting": compacting.run_seed,
     "herding": herding.run_seed,
     "sinking": sinking.run_seed,
+    "disk": node_disk.run_seed,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +23,8 @@ from stratalog.objectlog.position import FIRST_OFFSET
 from stratalog.objectlog.snapshot import Entry, Snapshot, in_base
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.testing import Row
+
+OBJECTS_REMEMBERED = 1000
 
 
 class Objects:
@@ -159,8 +162,7 @@ class LinkedRecords:
         data = self._objects.get(key)
         if data is None:
             raise PromiseBroken("linked", f"{key} is not stored")
-        rows = read_rows(data)
-        items = [Setsum.of(struct.pack(">QQ", at, at_us) + body) for at, at_us, body in rows]
+        rows, items = [*read_rows(data)], [*items_of(data)]
         if is_relative(fragment.path):
             start, at_us = fragment.start.offset, fragment.start.timestamp_us
             rows = [(start + offset, at_us, body) for offset, _, body in rows]
@@ -187,7 +189,19 @@ def _place(fragment: Fragment) -> tuple[str, int, int]:
     return (fragment.path, fragment.start.offset, fragment.limit.offset)
 
 
-def read_rows(data: bytes) -> list[Row]:
+# The same bytes are asked for whenever the fragments of a log change, so both are worked out once.
+
+
+@lru_cache(OBJECTS_REMEMBERED)
+def read_rows(data: bytes) -> tuple[Row, ...]:
     """The rows of a stored fragment."""
-    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    return list(zip(*(column.to_pylist() for column in table.columns[:3]), strict=True))
+    table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+    return tuple(zip(*(column.to_pylist() for column in table.columns[:3]), strict=True))
+
+
+@lru_cache(OBJECTS_REMEMBERED)
+def items_of(data: bytes) -> tuple[Setsum, ...]:
+    """The sum of each row, as it is stored."""
+    return tuple(
+        Setsum.of(struct.pack(">QQ", at, at_us) + body) for at, at_us, body in read_rows(data)
+    )

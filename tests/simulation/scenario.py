@@ -1,6 +1,6 @@
 """The log under writers: processes that write, read, sweep, stall and die.
 
-About sixty operations a seed. Beside the writers, readers read and follow, and a keeper changes
+About forty operations a seed. Beside the writers, readers read and follow, and a keeper changes
 only the past (a field that nobody else knows, and whole sweeps of unreferenced objects). At the
 end everything that was sent has landed or never will, a new writer opens with no action, and the
 history must be explained by the log that is there.
@@ -23,7 +23,7 @@ from stratalog.objectlog.sweep import sweep
 from stratalog.store.cas import Patience
 from stratalog.testing import Node, Read, Row, Seen
 
-OPERATIONS = 60
+OPERATIONS = 40
 STRANGE_FIELD = "keeper"
 
 

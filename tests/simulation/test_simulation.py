@@ -18,6 +18,7 @@ from simulation import (
     compacting,
     herding,
     keeping,
+    node_disk,
     planted,
     planted_branching,
     planted_compacting,
@@ -37,7 +38,16 @@ NOTICED = (HistoryViolation, PromiseBroken, SimulationError, Corrupt, AssertionE
 SEEDS = 2_000
 SEEDS_HERDING = 500
 SEEDS_SINKING = 500
-SCENARIOS = ("scenario", "keeping", "branching", "compacting", "herding", "sinking")
+SEEDS_DISK = 300
+SCENARIOS = (
+    "scenario",
+    "keeping",
+    "branching",
+    "compacting",
+    "herding",
+    "sinking",
+    "node_disk",
+)
 PLANTED_SEEDS_HERDING = 1_000
 SEEDS_PER_TEST = 50
 PLANTED_SEEDS = 400
@@ -81,6 +91,12 @@ def test_every_batch_of_a_sink_is_in_the_log_once(first: int) -> None:
         sinking.run_seed(seed)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS_DISK, SEEDS_PER_TEST))
+def test_a_disk_keeps_what_it_promised_under_fire(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        node_disk.run_seed(seed)
+
+
 @pytest.mark.parametrize("plant", planted.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug(plant: Plant) -> None:
     assert_found(plant, scenario.run_seed, PLANTED_SEEDS)
@@ -121,6 +137,7 @@ def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
         "compacting": compacting.run_seed,
         "herding": herding.run_seed,
         "sinking": sinking.run_seed,
+        "node_disk": node_disk.run_seed,
     }[module]
     traces = set()
     for hash_seed in ("1", "2"):

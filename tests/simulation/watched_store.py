@@ -85,7 +85,9 @@ class WatchedBucket:
 
     def log(self, name: str) -> WatchedLog:
         """The log of this name, whether it is there or not."""
-        return self.logs.setdefault(name, WatchedLog(self._objects, name))
+        if name not in self.logs:
+            self.logs[name] = WatchedLog(self._objects, name)
+        return self.logs[name]
 
     def split(self, path: str) -> tuple[str, str]:
         """The log that an object belongs to, and its path there."""

@@ -1,0 +1,237 @@
+"""A node's disk under fire: partitions that are written, overwritten, cut off, checkpointed,
+compacted and removed at once, on a disk that fails, fills up, and loses its power.
+
+A seed has several lives of one data directory. Each ends with a power loss, a kill or a close;
+what the next one finds must be what was promised (``segments.model``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from segments.model import DiskModel
+from segments.witness import Witness, read_all
+from stratalog.errors import Closed, Corrupt, StratalogError
+from stratalog.indexset import IndexSet
+from stratalog.segments import Disk, DiskOptions, Entry
+from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
+from stratalog.testing.disk_faults import When
+
+LIVES = 5
+NAMES = ("a", "b", "c")
+TIME_MAX_S = 3600.0
+WHENS: tuple[When, ...] = ("before", "after", "torn")
+
+
+def options_of(random: Random) -> DiskOptions:
+    return DiskOptions(
+        wal_file_bytes=random.choice((512, 1024, 4096)),
+        wal_files_max=random.choice((1, 2, 8)),
+        batch_bytes_max=random.choice((128, 512, 4096)),
+        queue_bytes_max=random.choice((256, 4096)),
+        segment_entries_max=random.choice((2, 4, 16)),
+        segment_bytes_max=random.choice((256, 1024)),
+        major_after_minors=random.choice((None, 1, 3)),
+        read_bytes=random.choice((32, 1024)),
+        open_files_max=random.choice((1, 8)),
+        index_cache_bytes=random.choice((1, 4096)),
+        timeout_s=5.0,
+    )
+
+
+@dataclass
+class Faults:
+    """A disk that fails now and then, for a while, and heals."""
+
+    random: Random
+    share: float
+    left: int = 0
+    error: int = errno.EIO
+
+    def __call__(self, _: FileCall) -> int | None:
+        if not self.left and self.random.random() < self.share:
+            self.left = self.random.choice((1, 1, 3, 12))
+            self.error = self.random.choice((errno.EIO, errno.ENOSPC))
+        if self.left:
+            self.left -= 1
+            return self.error
+        return None
+
+
+class Fire:
+    """One seed."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.random = simulation.random
+        self.trace = simulation.trace
+        self.files = SimulatedFiles(random=Random(self.random.getrandbits(32)))
+        self.model = DiskModel()
+        self.options = options_of(self.random)
+        self.written = 0
+
+    async def run(self) -> str:
+        for number in range(LIVES):
+            self.trace.note(f"life {number}")
+            await self.life()
+            self.files.fail_if(None)
+        witness = await self.opened()
+        await self.look(witness, "the end")
+        await witness.disk.flush()
+        await witness.check()
+        await witness.check_leftovers()
+        assert not self.simulation.unhandled, self.simulation.unhandled
+        return self.trace.digest()
+
+    async def opened(self) -> Witness:
+        disk = await Disk.open(self.files, self.options, runtime=self.simulation.runtime)
+        return Witness(disk, self.files, self.model)
+
+    async def look(self, witness: Witness, when: str) -> None:
+        await witness.check(settles=True)
+        for name, known in self.model.partitions.items():
+            self.trace.note(f"{when}: {name} {sorted(known.log)} {known.checkpoint}")
+
+    # Lives
+
+    async def life(self) -> None:
+        random, files = self.random, self.files
+        gone = asyncio.Event()
+        files.on_crash(gone.set)
+        if random.random() < 0.6:
+            when: When = random.choice(WHENS)
+            files.crash_at(len(files.calls) + random.randint(1, 150), when)
+        before = self.simulation.loop.live_tasks()
+        living = asyncio.ensure_future(self.live())
+        dying = asyncio.ensure_future(gone.wait())
+        await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        files.crash_at(0)
+        if not files.dead:
+            await living
+            return
+        if living.done():
+            living.exception()
+        await self.bury(before)
+        if random.random() < 0.7:
+            self.trace.note("power lost")
+            self.files = files.after_power_loss(random)
+        else:
+            self.trace.note("killed")
+            self.files = files.after_kill()
+
+    async def bury(self, before: Sequence[object]) -> None:
+        """End all tasks of a dead process. Nothing that they still do has an effect."""
+        for _ in range(100):
+            tasks = [task for task in self.simulation.loop.live_tasks() if task not in before]
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=1.0)
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()
+
+    async def live(self) -> None:
+        witness = await self.opened()
+        await self.look(witness, "opened")
+        if self.random.random() < 0.5:
+            self.files.fail_if(Faults(self.random, self.random.choice((0.005, 0.03))))
+        workers = self.random.randint(1, 4)
+        await asyncio.gather(*(self.work(witness) for _ in range(workers)))
+        await witness.settle()
+        self.files.fail_if(None)
+        await witness.check()
+        end = self.random.random()
+        if end < 0.4:
+            await witness.disk.flush()
+            await witness.check()
+            await witness.check_leftovers()
+        if end < 0.7:
+            await witness.disk.close()
+        else:
+            self.files.crash()
+
+    # Work
+
+    async def work(self, witness: Witness) -> None:
+        for _ in range(self.random.randint(3, 15)):
+            name = self.random.choice(NAMES)
+            try:
+                await self.operation(witness, name)
+            except (Corrupt, Closed):
+                raise
+            except StratalogError as error:
+                self.trace.note(f"{name}: {error.kind} {error}")
+            await asyncio.sleep(self.random.choice((0.0, 0.0, 0.002, 0.2)))
+
+    async def operation(self, witness: Witness, name: str) -> None:
+        random, drawn = self.random, self.random.random()
+        if name not in self.model.partitions or not self.model.partitions[name].is_here:
+            self.trace.note(f"create {name}")
+            await witness.create(name)
+        elif drawn < 0.4:
+            await witness.append(name, self.payloads(), self.epoch_of(witness, name))
+        elif drawn < 0.6:
+            await self.write(witness, name)
+        elif drawn < 0.68:
+            last = self.model.partitions[name].last
+            await witness.truncate(name, random.randint(max(0, last - 6), last))
+        elif drawn < 0.83:
+            await self.checkpoint(witness, name)
+        elif drawn < 0.88:
+            await witness.compact(name)
+        elif drawn < 0.92:
+            partition = await witness.disk.partition(name, create=False)
+            await read_all(partition)
+            await partition.state()
+        elif drawn < 0.97:
+            await witness.disk.flush()
+        else:
+            self.trace.note(f"remove {name}")
+            await witness.remove(name)
+
+    def payloads(self) -> list[bytes]:
+        count = self.random.choice((1, 1, 2, 5))
+        self.written += count
+        size = self.random.choice((0, 8, 60, 300))
+        return [b"%d." % (self.written - at) + bytes(size) for at in range(count)]
+
+    def epoch_of(self, witness: Witness, name: str) -> int:
+        """That of the log, or a newer one."""
+        found = witness.disk._find(name)
+        epoch = found._tail.epoch if found is not None else 0
+        return max(1, epoch + self.random.choice((0, 0, 0, 1)))
+
+    async def write(self, witness: Witness, name: str) -> None:
+        """Somewhere near the end: sparse, overwriting, after a gap, or what was there already."""
+        last = self.model.partitions[name].last
+        previous = self.random.choice((last, last, max(0, last - 1), max(0, last - 5), last + 1))
+        index, entries = previous, []
+        epoch = self.epoch_of(witness, name)
+        for payload in self.payloads():
+            index += self.random.choice((1, 1, 1, 3))
+            entries.append(Entry(index, epoch, payload))
+        await witness.write(name, previous, entries)
+
+    async def checkpoint(self, witness: Witness, name: str) -> None:
+        known = self.model.partitions[name]
+        index = self.random.randint(known.checkpoint.index, known.last)
+        alive = [
+            at
+            for at in known.log
+            if at <= index and (at > known.checkpoint.index or at in known.checkpoint.live)
+        ]
+        live = IndexSet.of([at for at in alive if self.random.random() < 0.4])
+        self.written += 1
+        await witness.checkpoint(name, max(1, index), b"state %d" % self.written, live)
+
+
+def run_seed(seed: int) -> str:
+    """Run one seed; gives the digest of its trace."""
+    return simulate(lambda simulation: Fire(simulation).run(), seed, time_max_s=TIME_MAX_S)
