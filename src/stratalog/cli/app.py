@@ -14,6 +14,7 @@ from stratalog.cli.compact import compact
 from stratalog.cli.cost import cost
 from stratalog.cli.cursors import cursors
 from stratalog.cli.destroy import destroy
+from stratalog.cli.disks import disks
 from stratalog.cli.doctor import doctor
 from stratalog.cli.erase import erase
 from stratalog.cli.exits import exits_as_text
@@ -97,3 +98,4 @@ app.add_typer(policies)
 app.add_typer(sinks)
 app.add_typer(herds)
 app.add_typer(pipelines)
+app.add_typer(disks)
