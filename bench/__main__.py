@@ -21,6 +21,7 @@ from bench.pipeline.questions import PIPELINE
 from bench.places import Place, directory_place, seaweed_place
 from bench.report import one_line, show, wide_console
 from bench.results import Measurement, Run
+from bench.segments.questions import SEGMENTS_BENCH
 from bench.session import Bench, Session
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -85,6 +86,16 @@ def pipeline(
 ) -> None:
     """The pipeline on Spark: reading, writing, merging and hashing."""
     _run(PIPELINE, quick, only, output)
+
+
+@app.command("segments")
+def segments(
+    quick: Quick = False,
+    only: Annotated[list[str] | None, typer.Option(help=SEGMENTS_BENCH.help_of_only())] = None,
+    output: Output = None,
+) -> None:
+    """The node's disk against plain files: appending, reading, compacting, opening."""
+    _run(SEGMENTS_BENCH, quick, only, output)
 
 
 def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | None) -> None:

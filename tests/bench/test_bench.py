@@ -95,9 +95,35 @@ def test_a_quick_run_of_the_forks_shows_growth_with_the_depth_and_not_with_the_l
         assert (tmp_path / f"forks-{chart}.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.s3
+@pytest.mark.slow
+def test_a_quick_run_of_the_disk_answers_all_its_questions(tmp_path: Path) -> None:
+    arguments = ["segments", "--quick", "--output", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    run = Run.load(tmp_path / "segments.json")
+    questions = {each.question for each in run.measurements}
+    assert questions == {
+        "wal",
+        "partitions",
+        "reading",
+        "compacting",
+        "restarting",
+        "choosing",
+    }
+    for chart in ("throughput-ratios", "latency-ratios"):
+        assert (tmp_path / f"segments-{chart}.svg").read_text().startswith("<?xml")
+
+
 @pytest.mark.parametrize(
     ("bench", "known"),
-    [("object-log", "bulk"), ("collection", "beside"), ("compaction", "sets"), ("forks", "pinned")],
+    [
+        ("object-log", "bulk"),
+        ("collection", "beside"),
+        ("compaction", "sets"),
+        ("forks", "pinned"),
+        ("segments", "wal"),
+    ],
 )
 def test_an_unknown_question_is_refused_with_the_known_ones(bench: str, known: str) -> None:
     done = CliRunner().invoke(app, [bench, "--only", "colour"])

@@ -1,0 +1,1 @@
+"""The node's disk against the unavoidable work."""

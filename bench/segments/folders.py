@@ -1,0 +1,44 @@
+"""Fresh folders on the local disk, and files that tell what is written to them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stratalog.segments.files import Buffer, File, LocalFiles
+
+
+@contextmanager
+def fresh_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="stratalog-bench-disk-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _TellingFile:
+    def __init__(self, file: File, sizes: list[int]) -> None:
+        self._file = file
+        self._sizes = sizes
+        self.read_at, self.size = file.read_at, file.size
+        self.allocate, self.sync, self.close = file.allocate, file.sync, file.close
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._sizes.append(len(data))
+        self._file.write_at(position, data)
+
+
+class TellingFiles(LocalFiles):
+    """Notes how large each write to a WAL file is."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.wal_writes: list[int] = []
+
+    def create(self, path: str) -> File:
+        file = super().create(path)
+        return _TellingFile(file, self.wal_writes) if path.startswith("wal/") else file

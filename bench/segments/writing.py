@@ -1,0 +1,142 @@
+"""The WAL against a plain write and fdatasync of the same bytes in the same batches.
+
+First our own run tells how large its batches are; the plain program then writes as many bytes, as
+often, to a file that was allocated ahead, too. And a hundred partitions at once against one: the
+same writes, of which as many are on their way at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from bench.pairs import Side
+from bench.segments.folders import TellingFiles, fresh_folder
+from bench.session import Session
+from stratalog.segments import Disk, Entries, Partition
+
+TARGET = 0.8
+WRITE_BYTES = 64 * 1024
+TOTAL_BYTES = 256 * 1024 * 1024
+WRITERS = 100
+ENTRY_BYTES = (1024, 16 * 1024)
+
+
+async def wal(session: Session) -> None:
+    total = session.amount(TOTAL_BYTES, TOTAL_BYTES // 32)
+    sizes: list[int] = []
+    for entry_bytes in ENTRY_BYTES:
+
+        async def ours(entry_bytes: int = entry_bytes) -> float:
+            with fresh_folder() as folder:
+                files = TellingFiles(folder)
+                rate = await _written(files, entry_bytes, total, partitions=1)
+                sizes[:] = files.wal_writes
+                return rate
+
+        await ours()
+        await session.compare(
+            question="wal",
+            name=f"appends of {WRITE_BYTES // 1024} KiB, entries of {entry_bytes // 1024} KiB",
+            place="directory",
+            against="write + fdatasync of the same batches",
+            unit="MB/s",
+            bound="at least",
+            target=TARGET,
+            baseline=_plain(sizes),
+            ours=ours,
+        )
+
+
+async def partitions(session: Session) -> None:
+    for entry_bytes in ENTRY_BYTES:
+        total = session.amount(TOTAL_BYTES, TOTAL_BYTES // 32)
+
+        async def with_partitions(
+            count: int, entry_bytes: int = entry_bytes, total: int = total
+        ) -> float:
+            with fresh_folder() as folder:
+                return await _written(TellingFiles(folder), entry_bytes, total, partitions=count)
+
+        async def one() -> float:
+            return await with_partitions(1)
+
+        async def many() -> float:
+            return await with_partitions(WRITERS)
+
+        await session.compare(
+            question="partitions",
+            name=f"{WRITERS} partitions at once, entries of {entry_bytes // 1024} KiB",
+            place="directory",
+            against=f"one partition, {WRITERS} writes on their way",
+            unit="MB/s",
+            bound="at least",
+            target=TARGET,
+            baseline=one,
+            ours=many,
+        )
+
+
+async def _written(files: TellingFiles, entry_bytes: int, total: int, partitions: int) -> float:
+    """So many bytes, in writes of one size, of which a hundred are on their way at a time."""
+    payloads = [os.urandom(entry_bytes) for _ in range(WRITE_BYTES // entry_bytes)]
+    turns = total // WRITE_BYTES // WRITERS
+    async with await Disk.open(files) as disk:
+        opened = [await disk.partition(f"p{number}") for number in range(partitions)]
+        await opened[0].append(payloads, epoch=1)
+        began_s = time.perf_counter()
+        if partitions == 1:
+            await _pipelined(opened[0], payloads, turns * WRITERS)
+        else:
+            await asyncio.gather(*(_one_by_one(each, payloads, turns) for each in opened))
+        return turns * WRITERS * WRITE_BYTES / (time.perf_counter() - began_s) / 1e6
+
+
+async def _pipelined(partition: Partition, payloads: list[bytes], count: int) -> None:
+    """A hundred writers of one partition, each of which knows what the one before it wrote."""
+    last = partition.last
+    left = iter(range(count))
+
+    async def writer() -> None:
+        nonlocal last
+        for _ in left:
+            previous = last
+            last += len(payloads)
+            await partition.write(previous, Entries.following(previous, 1, payloads))
+
+    await asyncio.gather(*(writer() for _ in range(WRITERS)))
+
+
+async def _one_by_one(partition: Partition, payloads: list[bytes], count: int) -> None:
+    for _ in range(count):
+        await partition.append(payloads, epoch=1)
+
+
+def _plain(sizes: list[int]) -> Side:
+    async def side() -> float:
+        return await asyncio.to_thread(_write_plainly, sizes)
+
+    return side
+
+
+def _write_plainly(sizes: list[int]) -> float:
+    batches = {size: os.urandom(size) for size in set(sizes)}
+    with fresh_folder() as folder:
+        fd = _allocated(folder / "plain", sum(sizes))
+        position = 0
+        began_s = time.perf_counter()
+        for size in sizes:
+            position += os.pwrite(fd, batches[size], position)
+            os.fdatasync(fd)
+        took_s = time.perf_counter() - began_s
+        os.close(fd)
+    return sum(sizes) / took_s / 1e6
+
+
+def _allocated(path: Path, size: int) -> int:
+    fd = os.open(path, os.O_CREAT | os.O_RDWR)
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+    return fd
