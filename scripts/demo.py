@@ -63,6 +63,9 @@ BIG = 1_000
 KEPT = range(3, 6)
 """The shops, by their rank, whose logs are not cut off but compacted."""
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that does not live long enough to become fast: half of its work would be compiling."""
+
 KEY = "get_json_object(cast(body as string), '$.customer')"
 QUESTION = """
     SELECT new.log AS shop,
@@ -275,7 +278,9 @@ def demo(shops_count: int, orders: int) -> None:
         asyncio.run(set_policies(root, kept))
         with ExitStack() as stack:
             with waiting("starting Spark"):
-                spark = stack.enter_context(session(master="local[*]", name="stratalog-demo"))
+                conf = {"spark.driver.extraJavaOptions": SHORT_LIVED}
+                opened = session(master="local[*]", conf=conf, name="stratalog-demo")
+                spark = stack.enter_context(opened)
             before = asyncio.run(amounts(root, kept))
             keep(spark, root)
             output.draw(compacted(before, asyncio.run(amounts(root, kept))))

@@ -30,6 +30,7 @@ MODULES = (
     "stratalog",
     "stratalog.sync",
     "stratalog.pipeline",
+    "stratalog.segments",
     "stratalog.errors",
     "stratalog.testing",
 )
@@ -37,7 +38,7 @@ MODULES = (
 # Given by other calls: their constructors are not part of the interface.
 NOT_CONSTRUCTED = frozenset(
     """LogWriter LogReader Cursor Pin Record Fragment Snapshot SnapshotPointer Manifest Node
-    Simulation Trace SimulatedRuntime SimulatedLoop Operation""".split()
+    Disk Partition Simulation Trace SimulatedRuntime SimulatedLoop Operation""".split()
 )
 
 HEADER = """# API reference

@@ -72,6 +72,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_jvms() -> Iterator[None]:
+    """Also those that a command or a script starts: Spark takes options for its JVM from here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+        yield
+
+
 @pytest.fixture(scope="session")
 def worker_path() -> str:
     """The PYTHONPATH with which Spark's workers find what tests hand to them."""
@@ -89,6 +97,5 @@ def spark(s3_server: S3Server, worker_path: str) -> Iterator[SparkSession]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", worker_path)
-        conf = {"spark.driver.extraJavaOptions": SHORT_LIVED}
-        with session(master="local[2]", conf=conf, name="stratalog-tests") as opened:
+        with session(master="local[2]", name="stratalog-tests") as opened:
             yield opened

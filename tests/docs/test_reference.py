@@ -19,6 +19,7 @@ from stratalog.objectlog.damage import DamageKind
 from stratalog.objectlog.garbage import decode_garbage
 from stratalog.objectlog.options import ScrubOptions, SweepOptions
 from stratalog.objectlog.stage import StoredStage
+from stratalog.segments import DiskDamageKind, DiskOptions
 
 ERRORS = [
     kind
@@ -34,6 +35,7 @@ Options = (
     | SweepOptions
     | ScrubOptions
     | sl.CopyOptions
+    | DiskOptions
 )
 OPTIONS: list[type[Options]] = [
     sl.WriterOptions,
@@ -64,6 +66,7 @@ def test_the_reference_is_what_the_code_says() -> None:
         ("guide/writing.md", "## Options", sl.WriterOptions),
         ("guide/reading.md", "## Options", sl.ReaderOptions),
         ("operating.md", "## Collect", sl.CollectorOptions),
+        ("guide/disk.md", "## Limits and options", DiskOptions),
     ],
 )
 def test_the_guides_list_every_option_with_its_default(
@@ -118,6 +121,11 @@ def test_operating_names_every_kind_of_damage() -> None:
     for kind in DamageKind:
         family = kind.value.partition("-")[0]
         assert f"`{kind.value}`" in text or f"`{family}-…`" in text, kind.value
+
+
+def test_the_guide_to_a_disk_names_every_kind_of_damage() -> None:
+    stated = " ".join(table_of("guide/disk.md", "## Looking at it"))
+    assert set(re.findall(r"[\w-]+", stated)) == {kind.value for kind in DiskDamageKind}
 
 
 def test_operating_quotes_what_the_code_says_and_its_kind() -> None:

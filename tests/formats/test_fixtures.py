@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import make
+from fixtures import make, make_disk
 from stratalog import Manifest, Snapshot
 from stratalog.objectlog.cursor import StoredCursor
 from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
@@ -109,4 +109,5 @@ def test_an_empty_plan_is_empty_whoever_wrote_it(name: str) -> None:
 
 def test_nothing_else_lies_among_the_fixtures() -> None:
     names = {path.name for path in HERE.iterdir() if path.is_file()}
-    assert names == {*JSON, "fragment.parquet", "fragment-relative.parquet", "make.py"}
+    made = {"fragment.parquet", "fragment-relative.parquet", *make_disk.files()}
+    assert names == {*JSON, *made, "make.py", "make_disk.py"}

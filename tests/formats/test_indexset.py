@@ -65,6 +65,35 @@ class TestBehaviour9:
         with pytest.raises(Invalid, match="does not begin with"):
             SOME.remove_prefix(of([1, 3]))
 
+    def test_ranges_that_shrink_to_one_from_each_side(self) -> None:
+        assert SOME.limit(1).to_json() == [[1, 2]]
+        assert SOME.floor(11).to_json() == [[11, 12]]
+        assert SOME.within(range(5, 6)).to_json() == [[5, 6]]
+        assert SOME.remove_prefix(SOME.limit(9)).to_json() == [[11, 12]]
+        assert (SOME - of([5, 6, 8, 9])).to_json() == [[1, 4], [7, 8], [11, 12]]
+        assert SOME - SOME == EMPTY
+
+    def test_in_range_at_the_edges(self) -> None:
+        assert [index in SOME for index in (0, 1, 3, 4, 5, 9, 10, 11, 12)] == [
+            *(False, True, True, False, True, True, False, True, False)
+        ]
+        assert (SOME.count_in(range(3, 3)), SOME.count_in(range(99))) == (0, 9)
+        assert not SOME.overlaps(range(12, 99))
+        assert not SOME.overlaps(range(1))
+
+    def test_duplicates_in_every_operation(self) -> None:
+        twice = IndexSet.of([*MEMBERS, *MEMBERS])
+        assert twice == SOME == twice | SOME == IndexSet.union([SOME, twice, SOME])
+        assert (len(twice), twice - SOME, twice.remove_prefix(SOME)) == (9, EMPTY, EMPTY)
+
+    def test_nothing_can_be_taken_from_the_empty_set(self) -> None:
+        assert EMPTY.remove_prefix(EMPTY) == EMPTY == EMPTY & SOME == IndexSet.union([])
+        assert EMPTY | EMPTY == EMPTY
+        assert not EMPTY.overlaps(SOME)
+        assert not SOME.overlaps(EMPTY)
+        with pytest.raises(Invalid):
+            EMPTY.remove_prefix(of([1]))
+
     def test_the_empty_set(self) -> None:
         assert (EMPTY.first, EMPTY.last, len(EMPTY), bool(EMPTY)) == (None, None, 0, False)
         assert EMPTY.floor(3) == EMPTY.limit(3) == EMPTY.within(range(9)) == EMPTY - SOME == EMPTY

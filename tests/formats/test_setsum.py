@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from stratalog import Setsum
 from stratalog.errors import Invalid
-from stratalog.objectlog.record_sums import CHUNK_RECORDS, JOIN_BYTES_MAX, sum_of_records
+from stratalog.objectlog.record_sums import (
+    CHUNK_RECORDS,
+    JOIN_BYTES_MAX,
+    JOIN_RECORDS_MIN,
+    sum_of_records,
+)
 from stratalog.setsum import EMPTY, PRIMES
 
 VECTORS = {
@@ -107,7 +112,7 @@ def one_by_one(offset: int, timestamp_us: int, bodies: list[bytes]) -> Setsum:
     )
 
 
-@given(st.lists(st.tuples(U63, U63, st.binary(max_size=40)), max_size=20))
+@given(st.lists(st.tuples(U63, U63, st.binary(max_size=40)), max_size=2 * JOIN_RECORDS_MIN))
 def test_a_batch_equals_its_records_one_by_one(records: list[tuple[int, int, bytes]]) -> None:
     found = sum_of_records(
         np.array([offset for offset, _, _ in records], dtype=np.uint64),
@@ -117,7 +122,17 @@ def test_a_batch_equals_its_records_one_by_one(records: list[tuple[int, int, byt
     assert found == Setsum.total(one_by_one(*record[:2], [record[2]]) for record in records)
 
 
-@pytest.mark.parametrize("count", [1, CHUNK_RECORDS - 1, CHUNK_RECORDS, 2 * CHUNK_RECORDS + 1])
+@pytest.mark.parametrize(
+    "count",
+    [
+        1,
+        JOIN_RECORDS_MIN - 1,
+        JOIN_RECORDS_MIN,
+        CHUNK_RECORDS - 1,
+        CHUNK_RECORDS,
+        2 * CHUNK_RECORDS + 1,
+    ],
+)
 @pytest.mark.parametrize("size", [0, 1, JOIN_BYTES_MAX, JOIN_BYTES_MAX + 1])
 def test_a_batch_of_any_shape_equals_its_records_one_by_one(count: int, size: int) -> None:
     bodies = [bytes([number % 256]) * size for number in range(count)]

@@ -1,5 +1,7 @@
 """One pass of everything on a cluster, with the herd on S3: source, sink, stream, and all jobs.
 
+First each task tells where it runs, with which Python, and what it finds there.
+
     python cluster_pass.py MASTER ROOT CHECKPOINT CONF
 
 Prints what came of it as JSON. Run by ``test_cluster``.
@@ -9,7 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
 
 import stratalog as sl
 from stratalog.pipeline.output_reading import read_output
@@ -30,9 +36,21 @@ async def write(root: str) -> None:
             await log.append_many([b"k%d-%d" % (each % KEYS, each) for each in range(RECORDS)])
 
 
+def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        facts = {
+            "place": os.getcwd(),
+            "python": sys.executable,
+            "version": sl.__version__,
+            "variable": os.environ.get("TOLD"),
+        }
+        yield pa.RecordBatch.from_pydict({"told": [json.dumps(facts)]})
+
+
 def main(master: str, root: str, checkpoint: str, conf: dict[str, str]) -> dict[str, object]:
     asyncio.run(write(root))
     with session(master=master, conf=conf) as spark:
+        tasks = spark.range(2, numPartitions=2).mapInArrow(tell, "told string").collect()
         read = read_herd(spark, root).count()
         rows = spark.range(0, 100, 1, 4).selectExpr("concat('k', id % 7, '-', id) AS body")
         for _ in range(2):
@@ -43,6 +61,7 @@ def main(master: str, root: str, checkpoint: str, conf: dict[str, str]) -> dict[
         sunk = read_herd(spark, root, logs=["sunk"]).count()
         with sl.sync.Herd.open(root) as herd:
             source = f"{root}/logs/{herd.log('sunk').id()}"
+        loaded = spark.read.format("stratalog").load(source).distinct().count()
         query = (
             spark.readStream.format("stratalog")
             .option("maxRecordsPerTrigger", "60")
@@ -62,8 +81,11 @@ def main(master: str, root: str, checkpoint: str, conf: dict[str, str]) -> dict[
         )
         state = read_output(spark, root, "latest").groupBy("log").count().collect()
         return {
+            "master": spark.sparkContext.master,
+            "tasks": [json.loads(row.told) for row in tasks],
             "read": read,
             "sunk": sunk,
+            "loaded": loaded,
             "streamed": streamed,
             "ok": report.ok,
             "troubles": list(report.troubles),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,49 +18,12 @@ from pipeline.cluster import Cluster, standalone_cluster
 from s3_server import S3Server
 from stratalog.pipeline.run_report import STAGES
 
-pytestmark = [pytest.mark.slow, pytest.mark.s3]
+pytestmark = [pytest.mark.slow, pytest.mark.s3, pytest.mark.xdist_group("cluster")]
 
 HERE = Path(__file__).parent
 LIMIT_S = 240.0
-RECORDS = 1000
 
 Told = dict[str, Any]
-
-# Tells for each task where it ran, with which Python, and what it found there; then reads a log.
-DRIVER = """
-import json, os, sys
-import pyarrow as pa
-from stratalog.pipeline.session import session
-
-def tell(batches):
-    import stratalog
-    for _ in batches:
-        facts = {
-            "place": os.getcwd(),
-            "python": sys.executable,
-            "version": stratalog.__version__,
-            "variable": os.environ.get("TOLD"),
-            "pid": os.getpid(),
-        }
-        yield pa.RecordBatch.from_pydict({"told": [json.dumps(facts)]})
-
-master, url, conf = sys.argv[1:]
-with session(master=master, conf=json.loads(conf)) as spark:
-    rows = spark.range(2, numPartitions=2).mapInArrow(tell, "told string").collect()
-    log = spark.read.format("stratalog").load(url)
-    print(json.dumps({
-        "master": spark.sparkContext.master,
-        "tasks": [json.loads(row.told) for row in rows],
-        "records": log.distinct().count(),
-    }))
-"""
-
-
-async def write(url: str) -> None:
-    await sl.create_log(url)
-    async with sl.LogWriter.open(url) as writer:
-        for number in range(10):
-            await writer.append_many([b"%d-%d" % (number, each) for each in range(RECORDS // 10)])
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +33,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server) -> It
         yield made
 
 
-def drive(cluster: Cluster, worker_path: str, folder: Path, *call: str, **conf: str) -> Told:
+@pytest.fixture(scope="module")
+def told(
+    cluster: Cluster,
+    s3_server: S3Server,
+    worker_path: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Told:
     """What a driver tells that is a process of its own, and wrote nothing else."""
-    settings = {**cluster.conf, **{f"spark.executorEnv.{name}": conf[name] for name in conf}}
+    folder = tmp_path_factory.mktemp("driver")
+    script, root = HERE / "cluster_pass.py", f"s3://{s3_server.bucket}/{uuid.uuid4().hex[:12]}"
+    conf = {**cluster.conf, "spark.executorEnv.TOLD": "yes"}
     done = subprocess.run(
-        [sys.executable, *call, json.dumps(settings)],
+        [sys.executable, script, cluster.master, root, folder / "checkpoint", json.dumps(conf)],
         env={**os.environ, "PYTHONPATH": worker_path},
         cwd=folder,
         capture_output=True,
@@ -87,13 +58,8 @@ def drive(cluster: Cluster, worker_path: str, folder: Path, *call: str, **conf: 
     return told
 
 
-def test_workers_of_a_cluster_do_the_work(
-    cluster: Cluster, tmp_path: Path, worker_path: str, s3_url: str
-) -> None:
-    asyncio.run(write(s3_url))
-    told = drive(cluster, worker_path, tmp_path, "-c", DRIVER, cluster.master, s3_url, TOLD="yes")
+def test_workers_of_a_cluster_do_the_work(cluster: Cluster, told: Told) -> None:
     assert told["master"] == cluster.master
-    assert told["records"] == RECORDS
     places = [Path(task["place"]) for task in told["tasks"]]
     for folder in cluster.worker_folders:
         assert any(place.is_relative_to(folder) for place in places)
@@ -103,13 +69,9 @@ def test_workers_of_a_cluster_do_the_work(
         assert task["variable"] == "yes"
 
 
-def test_one_pass_of_source_sink_stream_and_all_jobs(
-    cluster: Cluster, tmp_path: Path, worker_path: str, s3_url: str
-) -> None:
-    script, checkpoint = str(HERE / "cluster_pass.py"), str(tmp_path / "checkpoint")
-    told = drive(cluster, worker_path, tmp_path, script, cluster.master, s3_url, checkpoint)
+def test_one_pass_of_source_sink_stream_and_all_jobs(told: Told) -> None:
     assert told["read"] == 300
-    assert (told["sunk"], told["streamed"]) == (100, 100)
+    assert (told["sunk"], told["loaded"], told["streamed"]) == (100, 100, 100)
     assert told["ok"], told["troubles"]
     assert told["stages"] == list(STAGES)
     assert told["merged"] == 500

@@ -6,6 +6,7 @@ decides what a batch costs beside the hash itself:
     small bodies    header and body of a whole chunk are joined by Arrow, so that each record is one
                     object and one call; copying is cheaper than a view and a second call
     large bodies    the hash is fed the header and then a view of the body, which is not copied
+    few records     likewise: joining takes as long for one record as hashing ten
 
 Chunks are small, so that what is made for one is still in the processor's cache when it is hashed,
 and its memory is used again for the next.
@@ -30,6 +31,9 @@ from stratalog.setsum import Setsum
 CHUNK_RECORDS = 1024
 JOIN_BYTES_MAX = 512
 """Bodies of a chunk are joined with their headers if they are no larger than this on average."""
+
+JOIN_RECORDS_MIN = 32
+"""And if there are so many."""
 
 # Below this size hashlib keeps the interpreter to itself. Threads that hash small items at the same
 # time would only take it from each other, at a price, so they take turns.
@@ -90,7 +94,8 @@ def _digests(
     for low in range(0, len(bodies), CHUNK_RECORDS):
         high = min(low + CHUNK_RECORDS, len(bodies))
         chunk = bodies.slice(low, high - low)
-        if bounds[high] - bounds[low] <= JOIN_BYTES_MAX * (high - low):
+        small = bounds[high] - bounds[low] <= JOIN_BYTES_MAX * (high - low)
+        if small and high - low >= JOIN_RECORDS_MIN:
             yield _digests_of_joined(headers[low:high].tobytes(), chunk)
         else:
             yield _digests_of_views(headers[low:high].tobytes(), chunk)
