@@ -24,12 +24,12 @@ class _TellingFile:
     def __init__(self, file: File, sizes: list[int]) -> None:
         self._file = file
         self._sizes = sizes
-        self.read_at, self.size = file.read_at, file.size
+        self.read_at, self.read_into, self.size = file.read_at, file.read_into, file.size
         self.allocate, self.sync, self.close = file.allocate, file.sync, file.close
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        self._sizes.append(len(data))
-        self._file.write_at(position, data)
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        self._sizes.append(sum(map(len, parts)))
+        self._file.write_at(position, *parts)
 
 
 class TellingFiles(LocalFiles):

@@ -38,13 +38,18 @@ class Bytes:
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def write_at(self, position: int, data: Buffer) -> None:
+    def write_at(self, position: int, *parts: Buffer) -> None:
         raise OSError
 
     def read_at(self, position: int, size: int) -> bytes:
         assert position >= 0
         assert size >= 0
         return self.data[position : position + size]
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def size(self) -> int:
         return len(self.data)

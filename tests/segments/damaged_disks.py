@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from stratalog import IndexSet
@@ -11,8 +12,8 @@ from stratalog.segments import Disk, DiskDamageKind, DiskOptions, Entries
 from stratalog.segments.checkpoint_file import checkpoint_front, live_path, read_checkpoint
 from stratalog.segments.files import LocalFiles
 from stratalog.segments.frames import HEAD_BYTES, Head
-from stratalog.segments.segment_file import SegmentIndex, segment_parts
-from stratalog.segments.wal_file import Section, batch_bytes
+from stratalog.segments.segment_file import SegmentContent, SegmentIndex
+from stratalog.segments.wal_file import Section, batch_parts
 
 KIB = 1024
 OPTIONS = DiskOptions(wal_file_bytes=16 * KIB, segment_entries_max=20, major_after_minors=None)
@@ -151,8 +152,7 @@ def segment_of_other_entries(victim: Victim) -> str:
     path = victim.segments[1]
     head = Head.from_bytes(victim.read(path), path)
     entries = Entries.following(920, 1, [b"order %d" % number for number in range(21, 41)])
-    parts = segment_parts(victim.disk, head.nonce, head.number, entries)
-    victim.write(path, b"".join(bytes(part) for part in parts))
+    victim.write(path, b"".join(chain.from_iterable(SegmentContent(head, [entries]).pieces())))
     return path
 
 
@@ -184,7 +184,7 @@ def wal_that_skips_entries(victim: Victim) -> str:
     head = Head.from_bytes(data, victim.wal)
     skipping = Section(1, 99, Entries.following(99, 2, [b"order 100"]))
     start = victim.frames(victim.wal)[0]
-    batch = batch_bytes(head.nonce, head.first, [skipping])
+    batch = b"".join(batch_parts(head.nonce, head.first, [skipping]))
     victim.write(victim.wal, data[:start] + batch + bytes(len(data) - start - len(batch)))
     return victim.wal
 

@@ -205,13 +205,17 @@ class WatchedFile:
         self._path = path
         self._file = file
 
-    def write_at(self, position: int, data: Buffer) -> None:
+    def write_at(self, position: int, *parts: Buffer) -> None:
         self._files.enter("write", self._path)
-        self._file.write_at(position, data)
+        self._file.write_at(position, *parts)
 
     def read_at(self, position: int, size: int) -> bytes:
         self._files.enter("read", self._path)
         return self._file.read_at(position, size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        self._files.enter("read", self._path)
+        return self._file.read_into(position, buffer)
 
     def size(self) -> int:
         return self._file.size()

@@ -24,7 +24,7 @@ from stratalog.segments.layout import Layout, PartitionLayout
 from stratalog.segments.memtable import Memtable
 from stratalog.segments.partition import Partition
 from stratalog.segments.wal import Wal, Write, _OpenWal
-from stratalog.segments.wal_file import batch_bytes
+from stratalog.segments.wal_file import batch_parts
 
 
 @contextmanager
@@ -32,9 +32,9 @@ def acknowledge_before_the_sync() -> Iterator[None]:
     """A write counts when the kernel has it."""
 
     def hasty(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
-        data = batch_bytes(current.nonce, self.next_batch, [write.section for write in writes])
-        current.file.write_at(current.position, data)
-        current.position += len(data)
+        parts = batch_parts(current.nonce, self.next_batch, [write.section for write in writes])
+        current.file.write_at(current.position, *parts)
+        current.position += sum(map(len, parts))
         self.next_batch += 1
 
     with patch.object(Wal, "_write_one", hasty):

@@ -10,7 +10,7 @@ import pytest
 
 from segments.replicas import entries_of
 from stratalog.segments import Disk
-from stratalog.segments.files import File, LocalFiles
+from stratalog.segments.files import Buffer, File, LocalFiles
 
 
 class GatedFile:
@@ -29,8 +29,11 @@ class GatedFile:
     def size(self) -> int:
         return self._file.size()
 
-    def write_at(self, position: int, data: bytes | bytearray) -> None:
-        self._file.write_at(position, data)
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return self._file.read_into(position, buffer)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        self._file.write_at(position, *parts)
 
     def allocate(self, size: int) -> None:
         self._file.allocate(size)

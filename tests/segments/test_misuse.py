@@ -131,7 +131,7 @@ def test_a_defect_in_the_thread_that_writes_leaves_nobody_waiting(
         async with await Disk.open(tmp_path, SMALL) as disk:
             part = await disk.partition("p")
             with monkeypatch.context() as patch:
-                patch.setattr(wal_module, "batch_bytes", fail)
+                patch.setattr(wal_module, "batch_parts", fail)
                 with pytest.raises(Unknown):
                     await part.append([b"x"])
 

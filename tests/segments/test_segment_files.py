@@ -24,8 +24,9 @@ from segments.disks import (
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries
-from stratalog.segments.entries import HEAD
-from stratalog.segments.segment_file import SEGMENT_OVERHEAD_BYTES
+from stratalog.segments.entries import HEAD, Entry
+from stratalog.segments.segment_file import GAP_BYTES_MAX, SEGMENT_OVERHEAD_BYTES
+from stratalog.segments.work import DISK_THREADS_MAX
 
 
 def limited(entries_max: int = 65_536, bytes_max: int = 1 << 26) -> DiskOptions:
@@ -209,6 +210,72 @@ class TestBehaviour08DamagedPayloads:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 with pytest.raises(Corrupt, match="of partition 2"):
                     await found(await disk.partition("a"))
+
+        run(main())
+
+
+class TestGaps:
+    """What is wanted may lie far apart, near to one another or side by side."""
+
+    @pytest.mark.parametrize("size", [0, 10, GAP_BYTES_MAX // 2, GAP_BYTES_MAX + 1])
+    @pytest.mark.parametrize("step", [1, 2, 3])
+    def test_are_read_over_or_left_out(self, tmp_path: Path, size: int, step: int) -> None:
+        async def main() -> None:
+            options = DiskOptions(read_bytes=5 * GAP_BYTES_MAX, major_after_minors=None)
+            payloads = [bytes([number]) * (size + number) for number in range(40)]
+            async with await Disk.open(tmp_path, options) as disk:
+                part = await disk.partition("p")
+                await part.append(payloads)
+                await disk.flush()
+                await part.append([b"newest"])
+                await disk.flush()
+                wanted = IndexSet.of([*range(1, 30, step), 35, 36, 40])
+                expected = [Entry(index, 1, payloads[index - 1]) for index in wanted]
+                assert await found(part, wanted) == expected
+                await part.checkpoint(41, b"state", wanted)
+                assert await part.compact()
+                assert await found(part, wanted) == expected
+                assert (await part.get(36)).payload == payloads[35]
+
+        run(main())
+
+
+class TestReadingAhead:
+    def test_what_came_before_the_damage_is_given_out(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            async with await Disk.open(tmp_path, DiskOptions(read_bytes=100)) as disk:
+                part = await disk.partition("p")
+                await part.append([b"%03d" % number + b"x" * 50 for number in range(40)])
+                await disk.flush()
+                path = one(tmp_path, "seg")
+                damage(path, path.read_bytes().index(b"029x"))
+                seen: list[int] = []
+
+                async def read() -> None:
+                    async for chunk in part.read(range(1, 41)):
+                        seen.extend(chunk.indexes)
+                        await asyncio.sleep(0.001 * (len(seen) % 3))
+
+                with pytest.raises(Corrupt, match="entry 30"):
+                    await read()
+                assert seen == list(range(1, len(seen) + 1))
+                assert len(seen) in (28, 29)
+
+        run(main())
+
+    def test_a_slow_caller_holds_no_thread(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            async with await Disk.open(tmp_path, DiskOptions(read_bytes=100)) as disk:
+                part = await disk.partition("p")
+                await part.append([b"x" * 60] * 30)
+                await disk.flush()
+                readers = [part.read(range(1, 31)) for _ in range(3 * DISK_THREADS_MAX)]
+                firsts = [await anext(reader) for reader in readers]
+                assert {each.first for each in firsts} == {1}
+                assert (await part.get(30)).index == 30
+                for reader in readers:
+                    rest = [index async for chunk in reader for index in chunk.indexes]
+                    assert rest == list(range(2, 31))
 
         run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from stratalog.errors import Denied, Full, NotFound, StratalogError, Unavailable
 from stratalog.segments.files import (
+    PARTS_MAX,
+    SMALL_PART_BYTES,
     File,
     FileSystem,
     LocalFiles,
@@ -50,6 +53,45 @@ def test_files_are_written_and_read(files: FileSystem) -> None:
     assert file.read_at(8, 1) == file.read_at(100, 1) == b""
     file.close()
     assert read_file(files, "a") == b"a_c\0\0fgh"
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALL_PART_BYTES, 3 * SMALL_PART_BYTES])
+@pytest.mark.parametrize("count", [1, 2, PARTS_MAX, PARTS_MAX + 1, 2 * PARTS_MAX + 7])
+def test_parts_are_written_one_after_another(files: FileSystem, count: int, size: int) -> None:
+    parts = [bytes([number % 251]) * size for number in range(count)]
+    file = files.create("a")
+    file.write_at(0, b"<")
+    file.write_at(1, *parts[:-1], memoryview(parts[-1]), bytearray(b">"))
+    assert file.read_at(0, file.size()) == b"<" + b"".join(parts) + b">"
+    file.write_at(1)
+    assert file.size() == count * size + 2
+    file.close()
+
+
+def test_a_buffer_is_filled_as_far_as_the_file_goes(files: FileSystem) -> None:
+    file = files.create("a")
+    file.write_at(0, b"abcdef")
+    buffer = bytearray(b"-" * 4)
+    assert file.read_into(1, memoryview(buffer)) == 4
+    assert buffer == b"bcde"
+    assert file.read_into(4, memoryview(buffer)) == 2
+    assert buffer[:2] == b"ef"
+    assert file.read_into(6, memoryview(buffer)) == file.read_into(0, memoryview(bytearray())) == 0
+    file.close()
+
+
+def test_a_call_that_writes_too_little_is_followed_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.platform == "win32":
+        pytest.skip("a node's disk needs flock and fdatasync")
+    whole, plain = os.pwritev, os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: plain(fd, b"".join(parts)[:700], at))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, [data[:3]], at))
+    file = LocalFiles(tmp_path).create("a")
+    file.write_at(2, b"a" * 500, b"b" * 500, b"c" * 500)
+    assert file.read_at(2, 2000) == b"a" * 500 + b"b" * 500 + b"c" * 500
+    file.close()
 
 
 def test_folders_are_made_and_listed(files: FileSystem) -> None:

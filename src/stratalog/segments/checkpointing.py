@@ -214,13 +214,7 @@ class IncomingCheckpoint:
         self._size += sum(map(len, data))
         self._crc = crc32(part, self._crc)
 
-        def write(file: File) -> None:
-            position = at
-            for each in data:
-                file.write_at(position, each)
-                position += len(each)
-
-        await self._run(write)
+        await self._run(lambda file: file.write_at(at, *data))
 
     async def commit(self) -> None:
         """It is whole: now it counts. ``Corrupt`` if it is not the state that was announced."""

@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.runtime import Runtime
 from stratalog.segments.compaction import Share, dead_segments, needed, rewrites
-from stratalog.segments.entries import Entries, joined
-from stratalog.segments.files import FileSystem, typed, write_file
+from stratalog.segments.entries import Entries
+from stratalog.segments.files import FileSystem, typed
 from stratalog.segments.journal import Journal
 from stratalog.segments.layout import Edit, Layout, Replaced, SegmentFile
-from stratalog.segments.lineage import steps_of
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
 from stratalog.segments.readers import SegmentReaders
-from stratalog.segments.segment_file import segment_parts, segment_path
+from stratalog.segments.segment_file import Scratch
+from stratalog.segments.segment_writing import SegmentName, write_segment
 from stratalog.segments.stats import Meters
 from stratalog.segments.work import Tasks, in_thread
 
@@ -163,11 +163,10 @@ class Compactor:
         self, partition: Partition, group: Sequence[SegmentFile], keep: IndexSet
     ) -> int:
         nonce = self._runtime.new_id(16)
-        path = segment_path(partition.number, group[0].lowest, group[-1].highest, nonce)
+        name = SegmentName(partition.number, group[0].lowest, group[-1].highest, nonce)
+        path = name.path
         try:
-            by = await in_thread(
-                lambda: self._write(partition.number, group, keep, path, bytes.fromhex(nonce))
-            )
+            by = await in_thread(lambda: self._write(group, keep, name))
         except FileNotFoundError:
             self.on_removable([path])
             return 0
@@ -189,29 +188,27 @@ class Compactor:
         return by.size if by else 0
 
     def _write(
-        self, partition: int, group: Sequence[SegmentFile], keep: IndexSet, path: str, nonce: bytes
+        self, group: Sequence[SegmentFile], keep: IndexSet, name: SegmentName
     ) -> SegmentFile | None:
-        """In a thread: one file with what is needed of several."""
-        parts: list[Entries] = []
-        for file in group:
-            with self._readers.using(partition, file.path) as (opened, index):
-                chunks = index.chunks(_alive(file, keep), self._options.read_bytes)
-                parts.extend(index.entries_at(opened, places) for places in chunks)
-        if not parts:
+        """In a thread: one file with what is needed of several, which may be nothing."""
+        alive = [(file, _alive(file, keep)) for file in group]
+        if not any(needed for _, needed in alive):
             return None
-        entries = joined(parts)
-        size = write_file(self._files, path, segment_parts(self._disk, nonce, partition, entries))
+        chunks = self._needed(name.partition, alive)
+        written = write_segment(self._files, self._disk, name, group[0].previous, chunks)
         self._files.sync_folder("seg")
-        return SegmentFile(
-            path=path,
-            size=size,
-            indexes=entries.indexes,
-            previous=group[0].previous,
-            steps=steps_of(entries.heads),
-            lowest=group[0].lowest,
-            highest=group[-1].highest,
-            entries=len(entries),
-        )
+        return written
+
+    def _needed(
+        self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]
+    ) -> Iterator[Entries]:
+        """Some at a time, all through one small buffer: so they are still in the processor's
+        cache when they are verified, and when they are written."""
+        scratch = Scratch(self._options.read_bytes)
+        for file, wanted in alive:
+            with self._readers.using(partition, file.path) as (opened, index):
+                for places in index.chunks(wanted, self._options.read_bytes):
+                    yield index.entries_at(opened, places, scratch)
 
 
 def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import INDEX_MAX, IndexSet
+from stratalog.segments.slices import Slices
 
 HEAD = np.dtype([("index", "<u8"), ("epoch", "<u8"), ("size", "<u4"), ("check", "<u4")])
 Heads = npt.NDArray[np.void]
@@ -192,8 +193,14 @@ class Entries:
         chosen = wanted.contains(self.heads["index"].astype(np.int64))
         if chosen.all():
             return self
-        payloads = self.payloads
-        return Entries(self.heads[chosen], [payloads[at] for at in np.flatnonzero(chosen).tolist()])
+        payloads, places = self.payloads, np.flatnonzero(chosen)
+        if isinstance(payloads, Slices):
+            return Entries(self.heads[chosen], payloads.at(places))
+        return Entries(self.heads[chosen], [payloads[place] for place in places.tolist()])
+
+    def parts(self) -> Sequence[Payload]:
+        """All payloads, one after another, in as few parts as they lie in memory."""
+        return self.payloads.runs() if isinstance(self.payloads, Slices) else self.payloads
 
     def equals_head_by_head(self, other: Entries) -> bool:
         """Whether both are the same entries, by index, epoch, size and check."""

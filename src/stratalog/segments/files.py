@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +28,12 @@ from stratalog.errors import Denied, Full, Invalid, NotFound, StratalogError, Un
 if sys.platform != "win32":
     import fcntl
 
-Buffer = bytes | bytearray
+Buffer = bytes | bytearray | memoryview
+
+PARTS_MAX = 1024
+"""How many parts Linux and macOS take in one call."""
+SMALL_PART_BYTES = 256
+"""Smaller ones are joined: a copy costs less than telling the kernel where each of them is."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -37,11 +42,14 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 class File(Protocol):
     """An open file."""
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        """Write all of it, or raise: then a beginning of it may be there."""
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all of it, one part after another, or raise: then a beginning may be there."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """So many bytes, fewer only at the end of the file."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill it, as far as the file goes. Gives how many bytes that were."""
 
     def size(self) -> int: ...
 
@@ -95,15 +103,21 @@ class LocalFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        written = os.pwrite(self._fd, data, position)
-        if written == len(data):
-            return
-        rest = memoryview(data)[written:]
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        for start in range(0, len(parts), PARTS_MAX):
+            some = parts[start : start + PARTS_MAX]
+            size = sum(map(len, some))
+            if size < len(some) * SMALL_PART_BYTES:
+                some = (b"".join(some),)
+            written = os.pwritev(self._fd, some, position)
+            if written < size:
+                self._write_rest(position + written, memoryview(b"".join(some))[written:])
+            position += size
+
+    def _write_rest(self, position: int, rest: memoryview) -> None:
         while rest:
-            position += written
             written = os.pwrite(self._fd, rest, position)
-            rest = rest[written:]
+            position, rest = position + written, rest[written:]
 
     def read_at(self, position: int, size: int) -> bytes:
         data = os.pread(self._fd, size, position)
@@ -114,6 +128,15 @@ class LocalFile:
             data = os.pread(self._fd, left, position + size - left)
             parts.append(data)
         return b"".join(parts)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            size = os.preadv(self._fd, [buffer[filled:]], position + filled)
+            if not size:
+                break
+            filled += size
+        return filled
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -215,17 +238,22 @@ def write_file(files: FileSystem, path: str, parts: Iterable[Buffer]) -> int:
 
     If it fails, what is there of it is removed, as far as that is possible.
     """
+    return write_pieces(files, path, ([part] for part in parts))
+
+
+def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]]) -> int:
+    """As ``write_file``. A piece is written before the next one is asked for."""
     file = files.create(path)
     try:
         try:
             size = 0
-            for part in parts:
-                file.write_at(size, part)
-                size += len(part)
+            for piece in pieces:
+                file.write_at(size, *piece)
+                size += sum(map(len, piece))
             file.sync()
         finally:
             file.close()
-    except OSError:
+    except Exception:  # also of what the pieces are read from
         with contextlib.suppress(OSError):
             files.remove(path)
         raise

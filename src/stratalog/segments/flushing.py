@@ -26,7 +26,7 @@ from stratalog.indexset import IndexSet
 from stratalog.runtime import Runtime
 from stratalog.segments.compaction import needed
 from stratalog.segments.entries import HEAD, Entries, joined
-from stratalog.segments.files import FileSystem, typed, write_file
+from stratalog.segments.files import FileSystem, typed
 from stratalog.segments.journal import Journal
 from stratalog.segments.layout import (
     Edit,
@@ -36,11 +36,10 @@ from stratalog.segments.layout import (
     SegmentFile,
     WalFile,
 )
-from stratalog.segments.lineage import steps_of
 from stratalog.segments.memtable import Memtable
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
-from stratalog.segments.segment_file import segment_parts, segment_path
+from stratalog.segments.segment_writing import SegmentName, write_segment
 from stratalog.segments.stats import Meters
 from stratalog.segments.work import Tasks, in_thread
 
@@ -73,27 +72,6 @@ class _Source:
             return joined(self.runs)
         chosen = (run.select(self.needed) for run in self.runs)
         return joined([run for run in chosen if len(run)])
-
-    def write(
-        self,
-        files: FileSystem,
-        disk: bytes,
-        path: str,
-        nonce: str,
-        previous: int,
-        entries: Entries,
-    ) -> SegmentFile:
-        parts = segment_parts(disk, bytes.fromhex(nonce), self.partition, entries)
-        return SegmentFile(
-            path=path,
-            size=write_file(files, path, parts),
-            indexes=entries.indexes,
-            previous=previous,
-            steps=steps_of(entries.heads),
-            lowest=self.wal,
-            highest=self.wal,
-            entries=len(entries),
-        )
 
 
 class SegmentWriter:
@@ -225,9 +203,9 @@ class SegmentWriter:
                 source.entries(), self._options.segment_entries_max, self._options.segment_bytes_max
             ):
                 nonce = self._runtime.new_id(16)
-                path = segment_path(source.partition, source.wal, source.wal, nonce)
-                paths.append(path)
-                file = source.write(self._files, self._disk, path, nonce, previous, part)
+                name = SegmentName(source.partition, source.wal, source.wal, nonce)
+                paths.append(name.path)
+                file = write_segment(self._files, self._disk, name, previous, [part])
                 written.append((source.partition, file))
                 previous = part.last
         if written:

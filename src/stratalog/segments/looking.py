@@ -35,6 +35,7 @@ class _Borrowed:
     def __init__(self, file: File) -> None:
         self.write_at = file.write_at
         self.read_at = file.read_at
+        self.read_into = file.read_into
         self.size = file.size
         self.allocate = file.allocate
         self.sync = file.sync

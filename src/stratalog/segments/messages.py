@@ -83,7 +83,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=Tr
 
     @classmethod
     def of(cls, number: int, previous: int, entries: Entries) -> Put:
-        body = b"".join(entries.payloads)
+        body = b"".join(entries.parts())
         return cls(number=number, previous=previous, heads=entries.heads.tobytes(), body=body)
 
     def entries(self) -> Entries:

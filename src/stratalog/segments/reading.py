@@ -8,7 +8,6 @@ what a caller gets never mixes two histories.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from typing import Protocol
@@ -20,8 +19,9 @@ from stratalog.segments.files import typed
 from stratalog.segments.layout import PartitionLayout, SegmentFile
 from stratalog.segments.memtable import Memtable
 from stratalog.segments.options import DiskOptions
+from stratalog.segments.read_ahead import ReadAhead
 from stratalog.segments.readers import SegmentReaders
-from stratalog.segments.work import Tasks, in_thread
+from stratalog.segments.work import Tasks
 
 Plan = tuple[PartitionLayout, Sequence[Memtable]]
 
@@ -130,20 +130,17 @@ class Reader:
     async def _from_file(
         self, partition: int, file: SegmentFile, wanted: IndexSet
     ) -> AsyncGenerator[Entries]:
-        """Chunk by chunk, the next one being read while the caller is busy with this one."""
-        chunks = self._chunks(partition, file, wanted)
-        ahead = self._tasks.start(in_thread(lambda: next(chunks, None)))
+        """Chunk by chunk, the next ones being read while the caller is busy with this one."""
+        ahead = ReadAhead(self._chunks(partition, file, wanted), self._tasks)
         try:
-            while (entries := await asyncio.shield(ahead)) is not None:
-                ahead = self._tasks.start(in_thread(lambda: next(chunks, None)))
+            while (entries := await ahead.next()) is not None:
                 yield entries
         except FileNotFoundError as error:
             raise Gone(file.path) from error
         except OSError as error:
             raise typed(error, "reading a segment", file.path) from error
         finally:
-            # The caller may have given up: the thread goes on, and nobody may close under it.
-            ahead.add_done_callback(lambda _: chunks.close())
+            ahead.give_up()  # the thread may still read, and nobody may close under it
 
     def _chunks(self, partition: int, file: SegmentFile, wanted: IndexSet) -> Generator[Entries]:
         """In threads, one after another. The file stays open from the first to the last."""

@@ -12,9 +12,8 @@ Only the heads are needed to find an entry: where its payload lies is the sum of
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
@@ -22,42 +21,58 @@ import numpy.typing as npt
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
-from stratalog.segments.entries import HEAD, Entries, Heads, Payload
+from stratalog.segments.entries import HEAD, NO_ENTRIES, Entries, Heads
 from stratalog.segments.files import Buffer, File
 from stratalog.segments.frames import HEAD_BYTES, Head
+from stratalog.segments.slices import Slices
 
 KIND = b"SEG1"
 
 _FOOTER = struct.Struct("<IIQ8s")
 _FOOTER_MAGIC = b"SLSEGEND"
-PIECE_BYTES = 1024 * 1024
 GAP_BYTES_MAX = 16 * 1024
 Places = npt.NDArray[np.intp]
-Positions = npt.NDArray[np.int64]
 SEGMENT_OVERHEAD_BYTES = HEAD_BYTES + _FOOTER.size
 
 
-def segment_path(partition: int, lowest: int, highest: int, nonce: str) -> str:
-    """``lowest`` and ``highest`` are numbers of WAL files: where its entries came from."""
-    return f"seg/{partition:08}.{lowest:012}-{highest:012}.{nonce}.seg"
+class SegmentContent:
+    """What a segment file is made of. Entries come some at a time, and are gone when they are
+    written; their heads are kept."""
+
+    def __init__(self, head: Head, chunks: Iterable[Entries]) -> None:
+        self._head = head
+        self._chunks = chunks
+        self._heads: list[Heads] = []
+
+    def pieces(self) -> Iterator[Sequence[Buffer]]:
+        """The file as it is written, piece by piece."""
+        yield [self._head.to_bytes()]
+        for entries in self._chunks:
+            self._heads.append(entries.heads)
+            yield entries.parts()
+        all_heads = self.heads
+        heads = all_heads.tobytes()
+        payload_bytes = int(all_heads["size"].sum(dtype=np.int64))
+        rest = struct.pack("<IQ8s", len(all_heads), payload_bytes, _FOOTER_MAGIC)
+        yield [heads, crc32(rest, crc32(heads)).to_bytes(4, "little") + rest]
+
+    @property
+    def heads(self) -> Heads:
+        """Of all entries that were written."""
+        if len(self._heads) != 1:
+            self._heads = [np.concatenate([NO_ENTRIES.heads, *self._heads])]
+        return self._heads[0]
 
 
-def segment_parts(disk: bytes, nonce: bytes, partition: int, entries: Entries) -> Iterator[Buffer]:
-    """A segment file as it is written, piece by piece."""
-    yield Head(KIND, disk, nonce, partition).to_bytes()
-    for start, stop in _pieces(entries):
-        yield b"".join(entries.payloads[start:stop])
-    heads = entries.heads.tobytes()
-    yield heads
-    rest = struct.pack("<IQ8s", len(entries), entries.payload_bytes, _FOOTER_MAGIC)
-    yield crc32(rest, crc32(heads)).to_bytes(4, "little") + rest
+class Scratch:
+    """One buffer to read into, again and again: so memory is neither asked for nor cleared."""
 
+    def __init__(self, size: int) -> None:
+        self._space = memoryview(bytearray(size))
 
-def _pieces(entries: Entries) -> Iterator[tuple[int, int]]:
-    """Ranges of entries to be written at a time: large enough to be few, small to be copied."""
-    ends = np.cumsum(entries.heads["size"], dtype=np.int64)
-    steps = np.arange(0, int(ends[-1]) if len(ends) else 0, PIECE_BYTES)[1:]
-    return pairwise([0, *np.searchsorted(ends, steps, side="left").tolist(), len(entries)])
+    def room(self, size: int) -> memoryview:
+        """So many bytes of it, or of another one if it is too small."""
+        return self._space[:size] if size <= len(self._space) else memoryview(bytearray(size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +142,17 @@ class SegmentIndex:
             yield places[start:stop]
             start, spent = stop, int(cost[stop - 1])
 
-    def entries_at(self, file: File, places: Places) -> Entries:
-        """Entries at these places, each with its checksum verified."""
-        heads, payloads = self.stored(file, places)
+    def entries_at(self, file: File, places: Places, scratch: Scratch | None = None) -> Entries:
+        """Entries at these places, each with its checksum verified.
+
+        With a scratch, their payloads are there, until it is used again.
+        """
+        heads, payloads = self.stored(file, places, scratch)
         return Entries.checked(heads, payloads, self.path)
 
-    def stored(self, file: File, places: Places) -> tuple[Heads, list[Payload]]:
+    def stored(
+        self, file: File, places: Places, scratch: Scratch | None = None
+    ) -> tuple[Heads, Slices]:
         """What the file has at these places. Nothing is verified.
 
         Neighbours are read at once, and so are entries with a small gap between them: reading over
@@ -140,17 +160,24 @@ class SegmentIndex:
         """
         heads, ends = self.heads[places], self.ends[places]
         starts = ends - heads["size"]
-        breaks = (np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES_MAX) + 1).tolist()
-        payloads: list[Payload] = []
-        for low, high in pairwise([0, *breaks, len(places)]):
-            payloads += self._read_span(file, starts[low:high], ends[low:high])
-        return heads, payloads
+        breaks = np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES_MAX) + 1
+        if not len(breaks) and scratch is None:
+            first = int(starts[0])
+            buffer = memoryview(file.read_at(HEAD_BYTES + first, int(ends[-1]) - first))
+            self._must_be(len(buffer), int(ends[-1]) - first)
+            return heads, Slices(buffer, starts - first, ends - first)
+        firsts = starts[np.append(0, breaks)]
+        sizes = ends[np.append(breaks, len(places)) - 1] - firsts
+        filled = np.cumsum(sizes)
+        buffer = (scratch or Scratch(0)).room(int(filled[-1]))
+        befores = filled - sizes
+        for first, before, size in zip(
+            firsts.tolist(), befores.tolist(), sizes.tolist(), strict=True
+        ):
+            self._must_be(file.read_into(HEAD_BYTES + first, buffer[before : before + size]), size)
+        moved = np.repeat(befores - firsts, np.diff(breaks, prepend=0, append=len(places)))
+        return heads, Slices(buffer, starts + moved, ends + moved)
 
-    def _read_span(self, file: File, starts: Positions, ends: Positions) -> list[Payload]:
-        first, size = int(starts[0]), int(ends[-1] - starts[0])
-        data = file.read_at(HEAD_BYTES + first, size)
-        if len(data) != size:
+    def _must_be(self, found: int, size: int) -> None:
+        if found != size:
             raise Corrupt(f"{self.path} is cut off", path=self.path)
-        view = memoryview(data)
-        pairs = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
-        return [view[start:end] for start, end in pairs]

@@ -27,7 +27,7 @@ from stratalog.segments.journal import Journal
 from stratalog.segments.layout import Opened, WalFile
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.stats import Meters
-from stratalog.segments.wal_file import KIND, Section, batch_bytes, wal_path
+from stratalog.segments.wal_file import KIND, Section, batch_parts, wal_path
 from stratalog.segments.work import in_thread
 
 
@@ -224,19 +224,20 @@ class Wal:
 
     def _write_one(self, current: _OpenWal, writes: list[Write]) -> _Stopped | None:
         sections = [write.section for write in writes]
-        data = batch_bytes(current.nonce, self.next_batch, sections)
+        parts = batch_parts(current.nonce, self.next_batch, sections)
+        size = sum(map(len, parts))
         began = self._loop.time()
         may_be_there = False
         try:
-            current.file.write_at(current.position, data)
+            current.file.write_at(current.position, *parts)
             may_be_there = True
             current.file.sync()
         except OSError as error:
-            self._meters.sync.add(self._loop.time() - began, len(data), failed=True)
+            self._meters.sync.add(self._loop.time() - began, size, failed=True)
             return _Stopped(writes, error, may_be_there)
-        current.position += len(data)
+        current.position += size
         self.next_batch += 1
-        self._meters.sync.add(self._loop.time() - began, len(data))
+        self._meters.sync.add(self._loop.time() - began, size)
         return None
 
     def _next_batch_of_queue(self) -> list[Write]:

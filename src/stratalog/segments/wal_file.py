@@ -57,8 +57,8 @@ def wal_path(number: int, nonce: str) -> str:
     return f"wal/{number:012}.{nonce}.wal"
 
 
-def batch_bytes(nonce: bytes, number: int, sections: Sequence[Section]) -> bytes:
-    """A batch as it is written."""
+def batch_parts(nonce: bytes, number: int, sections: Sequence[Section]) -> list[Payload]:
+    """A batch as it is written, one part after another: payloads are not copied."""
     table = b"".join(
         [_SECTION.pack(each.partition, len(each.entries), each.previous) for each in sections]
     )
@@ -68,9 +68,9 @@ def batch_bytes(nonce: bytes, number: int, sections: Sequence[Section]) -> bytes
     body_bytes = sum(each.entries.payload_bytes for each in sections) + len(_END)
     parts: list[Payload] = [frame_head(nonce, number, descriptor, body_bytes), descriptor]
     for each in sections:
-        parts.extend(each.entries.payloads)
+        parts.extend(each.entries.parts())
     parts.append(_END)
-    return b"".join(parts)
+    return parts
 
 
 def batches(data: bytes, head: Head, path: str) -> Iterator[Batch]:

@@ -69,8 +69,8 @@ class SimulatedFile:
         self._writable = writable
         self._is_open = True
 
-    def write_at(self, position: int, data: Buffer) -> None:
-        written = bytes(data)
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        written = b"".join(parts)
 
         def write(size: int) -> None:
             self._files._disk.write(self._opened(writing=True), position, written[:size])
@@ -97,6 +97,11 @@ class SimulatedFile:
             return bytes(memoryview(inode.current)[position : position + size])
 
         return self._files._call("read", self._path, read)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def size(self) -> int:
         return self._files._call("size", self._path, lambda: len(self._opened().current))
