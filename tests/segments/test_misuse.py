@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from segments.disks import SMALL, WatchedFiles, entries, epochs, run
+from segments.disks import PATIENCE_S, SMALL, WatchedFiles, entries, epochs, run
 from stratalog.errors import Conflict, Invalid, NotFound, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries, Entry
@@ -196,13 +196,13 @@ def test_an_opening_that_was_given_up_keeps_the_directory_until_its_threads_have
             with pytest.raises(Conflict):
                 await Disk.open(tmp_path, SMALL)
             gate.let_go()
-        for _ in range(200):
-            try:
-                disk = await Disk.open(tmp_path, SMALL)
-            except Conflict:
-                await asyncio.to_thread(lambda: None)
-                continue
-            break
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    disk = await Disk.open(tmp_path, SMALL)
+                    break
+                except Conflict:
+                    await asyncio.sleep(0.01)
         assert (await (await disk.partition("p")).get(1)).payload == b"x"
         await disk.close()
 

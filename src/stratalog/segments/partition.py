@@ -1,7 +1,6 @@
-"""One partition of a node's disk: its log as it is, and what can be done with it.
+"""One partition of a node's disk, and what can be done with it.
 
-The log of a partition is, from old to new, its segment files, the memtables of WAL files that are
-not yet in segments, and what is on its way to the disk. The first two are durable and can be read.
+Its log is what is durable (``DurableLog``), which can be read, and what is on its way to the disk.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stratalog.errors import Closed, Conflict, Corrupt, NotFound, NotHappened, Trimmed
+from stratalog.errors import Closed, Conflict, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.admission import (
     Admitted,
@@ -24,11 +23,9 @@ from stratalog.segments.admission import (
     without_checkpointed,
 )
 from stratalog.segments.checkpoint_file import Checkpoint
+from stratalog.segments.durable_log import DurableLog
 from stratalog.segments.entries import NO_ENTRIES, Entries, Entry
-from stratalog.segments.layout import Layout, PartitionLayout, check_sequence, lineage_of
-from stratalog.segments.lineage import Lineage, steps_of
-from stratalog.segments.memtable import Memtable
-from stratalog.segments.reading import Watch
+from stratalog.segments.lineage import Lineage
 from stratalog.segments.wal import Write
 from stratalog.segments.wal_file import Section
 
@@ -60,89 +57,25 @@ class PartitionStatus:
     segment_bytes: int
 
 
-class Partition:
+class Partition(DurableLog):
     """A log of entries with indexes that its writer gives. Get one from ``Disk.partition``."""
 
     def __init__(
         self, engine: Engine, number: int, name: str, checkpoint: Checkpoint | None
     ) -> None:
-        self.number = number
-        self.name = name
+        super().__init__(engine.journal, number, name, checkpoint)
         self._engine = engine
-        self._checkpoint = checkpoint
-        self._tables: deque[Memtable] = deque()
-        layout = self.layout
-        self._sequence_last = max((file.indexes.last or 0 for file in layout.files), default=0)
-        """The last index of an entry that is here, whatever the checkpoint says."""
-        check_sequence(layout)
-        self.lineage = checkpoint.lineage if checkpoint else Lineage()
-        """Up to the checkpoint, until ``recovered`` or the first write adds the rest."""
         self._tail = Tail()
         self._in_flight: deque[Admitted] = deque()
         self._kept: list[int] = []
         """The indexes of checkpoints that are being taken."""
         self._is_removed = False
-        self._gap: tuple[int, int, str] | None = None
-        """While the WAL is replayed: what is missing between two indexes, and where it shows."""
         self.minors_since_major = 0
         self.is_compacting = False
         self._changing = asyncio.Lock()
-        self.watches: set[Watch] = set()
-        """Of those who read it now."""
         self._settled = asyncio.Event()
         """Nothing is on its way to the disk."""
         self.forget_in_flight()
-
-    def __repr__(self) -> str:
-        return f"Partition({self.name!r}, last={self.last})"
-
-    # Where it stands
-
-    @property
-    def layout(self) -> PartitionLayout:
-        """Its files. There are none any more if it was removed."""
-        found = self._engine.journal.layout.partitions.get(self.number)
-        return found or PartitionLayout(self.number, self.name)
-
-    @property
-    def checkpoint_index(self) -> int:
-        """0 if there is no checkpoint."""
-        return self._checkpoint.index if self._checkpoint else 0
-
-    @property
-    def live(self) -> IndexSet:
-        """What lives at or below the checkpoint."""
-        return self._checkpoint.live if self._checkpoint else EMPTY
-
-    @property
-    def checkpoint_info(self) -> Checkpoint | None:
-        """The current checkpoint, without its state."""
-        return self._checkpoint
-
-    @property
-    def last(self) -> int:
-        """The last durable index: of an entry, or of the checkpoint if nothing lies above it."""
-        return max(self._sequence_last, self.checkpoint_index)
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last durable index."""
-        return self.lineage.last_epoch
-
-    @property
-    def indexes(self) -> IndexSet:
-        """Of all durable entries that are here."""
-        tables = (table.indexes for table in self._tables)
-        return IndexSet.union([self.layout.indexes, *tables])
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every entry above the checkpoint is here.
-
-        False while a copy from another replica is not complete, also one that was given up.
-        """
-        first = self.checkpoint_index + 1
-        return self.indexes.floor(first) == IndexSet(range(first, self.last + 1))
 
     def status(self) -> PartitionStatus:
         self.must_be_there()
@@ -155,7 +88,7 @@ class Partition:
             epoch=self.epoch,
             checkpoint=self.checkpoint_index,
             live=self.live,
-            pending=IndexSet.union(table.indexes for table in self._tables),
+            pending=self.pending,
             lineage=self.lineage,
             segments=len(files),
             segment_bytes=sum(file.size for file in files),
@@ -226,26 +159,15 @@ class Partition:
         return answer
 
     def _without_repeated(self, previous: int, entries: Entries) -> tuple[int, Entries]:
-        """Without a beginning that is durable already: a writer sends again what it was not told.
-
-        An index and an epoch name one entry, so what is in segments need not be read for this.
-        """
+        """Without a beginning that is durable: a writer sends again what it was not told."""
         if not len(entries) or entries.first > self._sequence_last:
             return previous, entries
         repeated = entries.up_to(self._sequence_last)
         if not len(repeated) or any(admitted.overwrites for admitted in self._in_flight):
             return previous, entries
-        span = range(previous + 1, repeated.last + 1)
-        is_here = (
-            self.indexes.within(span) == repeated.indexes
-            and self.lineage.numbered(repeated.heads)
-            and self._knows(previous)
-        )
-        for table in self._tables if is_here else ():
-            known = table.between(span.start, span.stop - 1)
-            if not repeated.select(known.indexes).equals_head_by_head(known):
-                return previous, entries
-        return (repeated.last, entries.above(repeated.last)) if is_here else (previous, entries)
+        if self._knows(previous) and self.has_all_of(previous, repeated):
+            return repeated.last, entries.above(repeated.last)
+        return previous, entries
 
     def _knows(self, previous: int) -> bool:
         """Whether an index is in the log, on the disk or on the way to it."""
@@ -254,12 +176,7 @@ class Partition:
                 return True
             if admitted.overwrites and previous > admitted.previous:
                 return False
-        if previous in (0, self.checkpoint_index, self._sequence_last):
-            return previous >= self.checkpoint_index
-        if any(previous in table.indexes for table in self._tables):
-            return True
-        near = self.layout.files_with(previous, previous)
-        return any(previous in file.indexes for file in near)
+        return self.has(previous)
 
     async def truncate(self, after: int) -> None:
         """Take away everything above an index, durably. ``Conflict`` below the checkpoint.
@@ -369,10 +286,6 @@ class Partition:
             )
         raise NotFound(f"{self.name!r} has no entry {index}", expected=index, actual=self.last)
 
-    def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
-        """The files and tables of this moment, for a reader."""
-        return self.layout, list(self._tables)
-
     # Checkpoints and compaction
 
     async def checkpoint(self, index: int, state: bytes, live: IndexSet = EMPTY) -> None:
@@ -403,90 +316,15 @@ class Partition:
 
     # What the engine tells
 
-    def apply(self, wal: int, section: Section) -> None:
-        """A section became durable."""
-        entries = section.entries
-        cuts = self._take_up(wal, section)
-        if cuts or not len(entries) or entries.last_epoch != self.lineage.last_epoch:
-            self.lineage = self._lineage_after(section.previous, entries)
-
-    def _take_up(self, wal: int, section: Section) -> bool:
-        """Put it into the memtable of its WAL file. Gives whether it overwrites something."""
-        entries, previous = section.entries, section.previous
-        if self._tables and self._tables[-1].wal == wal:
-            table = self._tables[-1]
-        else:
-            table = Memtable(wal)
-            self._tables.append(table)
-        cuts = previous < self._sequence_last
-        if cuts:
-            for watch in self.watches:
-                watch.note(previous)
-            self._cut_files(previous)
-            for older in self._tables:
-                older.cut(previous)
-            table.overwrite(previous)
-        table.add(previous, entries)
-        if len(entries):
-            self._sequence_last = entries.last
-        elif cuts:
-            self._sequence_last = previous
-        return cuts
-
-    def replay(self, wal: int, section: Section, path: str) -> None:
-        """A section that was found in a WAL file.
-
-        What it follows may be missing, if a later one overwrites both: then what was between them
-        was dead before its own WAL file was flushed.
-        """
-        if section.previous > self.last and self._gap is None:
-            self._gap = (self.last, section.previous, path)
-        elif self._gap is not None and section.previous <= self._gap[0]:
-            self._gap = None
-        self._take_up(wal, section)
-
     def recovered(self) -> None:
-        """All WAL files are replayed. ``Corrupt`` if something is missing that lives.
-
-        Only now is it known which entries of the files count, and so what the lineage is: a
-        checkpoint may have been made from entries that overwrite them, and are in the WAL alone.
-        """
-        self.lineage = lineage_of(self.layout, self.lineage)
-        for table in self._tables:
-            for run in table.runs():
-                self.lineage = self._lineage_after(run.first - 1, run)
+        super().recovered()
         self.forget_in_flight()
-        if self._gap is not None:
-            reached, previous, path = self._gap
-            raise Corrupt(
-                f"partition {self.name!r} lacks what lies between {reached} and {previous}, "
-                f"which a batch in {path} follows",
-                hint="Keep the data directory. Restore the partition from another replica.",
-                path=path,
-                expected=reached,
-                actual=previous,
-            )
-        missing = self.live - self.indexes
-        if missing:
-            raise Corrupt(
-                f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
-                hint="Keep the data directory. Restore the partition from another replica.",
-                actual=missing,
-            )
 
-    def _lineage_after(self, previous: int, entries: Entries) -> Lineage:
-        floor = max(previous, self.checkpoint_index)
-        return self.lineage.after(floor, steps_of(entries.above(floor).heads))
-
-    def _cut_files(self, after: int) -> None:
-        """Also in files that a record is just about to name, which are not in the layout yet."""
-        number = self.number
-
-        def cut(layout: Layout) -> Layout:
-            partition = layout.partitions.get(number)
-            return layout if partition is None else layout.having(partition.cut_after(after))
-
-        self._engine.journal.amend(cut)
+    def has_checkpoint(self, checkpoint: Checkpoint) -> None:
+        super().has_checkpoint(checkpoint)
+        # Not the log's end: it may be about to become lower, by what is on its way.
+        if self._tail.index < checkpoint.index:
+            self._tail.index, self._tail.epoch = checkpoint.index, checkpoint.epoch
 
     def _began(self, admitted: Admitted) -> None:
         self._in_flight.append(admitted)
@@ -504,25 +342,6 @@ class Partition:
         self._settled.set()
         self._tail.index, self._tail.epoch = self.last, self.lineage.last_epoch
         self._tail.has_refused = False
-
-    def table_of(self, wal: int) -> Memtable | None:
-        """The memtable of a WAL file, if it has something of this partition."""
-        return next((table for table in self._tables if table.wal == wal), None)
-
-    def drop_table(self, wal: int) -> None:
-        """Its WAL file is in segments."""
-        self._tables = deque(table for table in self._tables if table.wal != wal)
-
-    def has_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """It became the current one."""
-        lineage = checkpoint.lineage
-        if self.last > checkpoint.index:
-            above = [step for step in self.lineage.steps if step[0] > checkpoint.index]
-            lineage = lineage.after(checkpoint.index, above)
-        self._checkpoint, self.lineage = checkpoint, lineage
-        # Not the log's end: it may be about to become lower, by what is on its way.
-        if self._tail.index < checkpoint.index:
-            self._tail.index, self._tail.epoch = checkpoint.index, checkpoint.epoch
 
     def removed(self) -> None:
         self._is_removed = True
