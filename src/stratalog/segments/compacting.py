@@ -12,8 +12,10 @@ moved meanwhile, a minor one follows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
 
 from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
@@ -31,7 +33,10 @@ from stratalog.segments.segment_writing import SegmentName, write_segment
 from stratalog.segments.stats import Meters
 from stratalog.segments.work import Tasks, in_thread
 
-REWRITES_MAX = 2
+REWRITES_MAX = 4
+"""How many files of a partition are written at a time."""
+COPIES_MAX = 2
+"""Of so many the entries are being copied; the others are being synced and recorded."""
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +62,7 @@ class Compactor:
         self._options = options
         self._meters = meters
         self._turn = asyncio.Lock()
+        self._copying = threading.Semaphore(COPIES_MAX)
         self._tasks = Tasks()
         self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
 
@@ -194,21 +200,22 @@ class Compactor:
         alive = [(file, _alive(file, keep)) for file in group]
         if not any(needed for _, needed in alive):
             return None
-        chunks = self._needed(name.partition, alive)
-        written = write_segment(self._files, self._disk, name, group[0].previous, chunks)
+        with contextlib.closing(self._needed(name.partition, alive)) as chunks:
+            written = write_segment(self._files, self._disk, name, group[0].previous, chunks)
         self._files.sync_folder("seg")
         return written
 
     def _needed(
         self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]
-    ) -> Iterator[Entries]:
+    ) -> Generator[Entries]:
         """Some at a time, all through one small buffer: so they are still in the processor's
         cache when they are verified, and when they are written."""
-        scratch = Scratch(self._options.read_bytes)
-        for file, wanted in alive:
-            with self._readers.using(partition, file.path) as (opened, index):
-                for places in index.chunks(wanted, self._options.read_bytes):
-                    yield index.entries_at(opened, places, scratch)
+        with self._copying:
+            scratch = Scratch(self._options.read_bytes)
+            for file, wanted in alive:
+                with self._readers.using(partition, file.path) as (opened, index):
+                    for places in index.chunks(wanted, self._options.read_bytes):
+                        yield index.entries_at(opened, places, scratch)
 
 
 def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:
@@ -216,4 +223,5 @@ def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:
     first, last = file.indexes.first, file.indexes.last
     if first is None or last is None:
         return EMPTY
-    return file.indexes & keep.within(range(first, last + 1))
+    near = keep.within(range(first, last + 1))
+    return near if file.indexes.range_count == 1 else file.indexes & near

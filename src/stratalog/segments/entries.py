@@ -27,6 +27,7 @@ from stratalog.segments.slices import Slices
 
 HEAD = np.dtype([("index", "<u8"), ("epoch", "<u8"), ("size", "<u4"), ("check", "<u4")])
 Heads = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.uint64]
 Payload = bytes | memoryview
 
 EPOCH_MAX = 2**63 - 1
@@ -97,19 +98,25 @@ class Entries:
         kept = tuple(payloads)  # the caller may use its list again
         if not set(map(type, kept)) <= {bytes}:
             raise Invalid("a payload is bytes", hint="Use bytes(...), also for a memoryview.")
-        heads = np.empty(len(kept), dtype=HEAD)
+        # Three columns of 64 bits, of which the last has the size below and the check above.
+        columns = np.empty((len(kept), 3), dtype="<u8")
+        heads = columns.view(HEAD).reshape(len(kept))
+        if not len(kept):
+            return cls(heads, kept)
         try:
-            heads["index"] = indexes
-            heads["epoch"] = epochs
-            heads["size"] = list(map(len, kept))
-            heads["check"] = list(map(crc32, kept))
+            columns[:, 0] = indexes
+            columns[:, 1] = epochs
+            sizes = np.fromiter(map(len, kept), dtype=np.uint64, count=len(kept))
+            checks = np.fromiter(map(crc32, kept), dtype=np.uint64, count=len(kept))
         except (TypeError, OverflowError, ValueError) as error:
             raise Invalid(f"these are no entries: {error}") from None
-        if len(kept) and (int(indexes[0]) < 1 or int(indexes[-1]) > INDEX_MAX):
+        if indexes.item(0) < 1 or indexes.item(-1) > INDEX_MAX:
             raise Invalid(f"the indexes of entries go from 1 to {INDEX_MAX}")
-        if len(kept) and not 1 <= heads["epoch"].item(0) <= heads["epoch"].item(-1) <= EPOCH_MAX:
+        if not 1 <= columns.item(0, 1) <= columns.item(-1, 1) <= EPOCH_MAX:
             raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
-        heads["check"] ^= _identity(heads)
+        checks ^= _identity(columns[:, 0], columns[:, 1], sizes)
+        checks <<= _HALF
+        columns[:, 2] = checks | sizes
         return cls(heads, kept)
 
     @classmethod
@@ -199,8 +206,8 @@ class Entries:
         return Entries(self.heads[chosen], [payloads[place] for place in places.tolist()])
 
     def parts(self) -> Sequence[Payload]:
-        """All payloads, one after another, in as few parts as they lie in memory."""
-        return self.payloads.runs() if isinstance(self.payloads, Slices) else self.payloads
+        """All payloads, one after another, in as few parts as possible."""
+        return self.payloads.parts() if isinstance(self.payloads, Slices) else self.payloads
 
     def equals_head_by_head(self, other: Entries) -> bool:
         """Whether both are the same entries, by index, epoch, size and check."""
@@ -228,17 +235,18 @@ def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
 def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
     """For each entry whether its payload is not what was written."""
     checks = np.fromiter(map(crc32, payloads), dtype=np.uint32, count=len(payloads))
-    wrong: npt.NDArray[np.bool_] = (checks ^ _identity(heads)) != heads["check"]
+    identity = _identity(heads["index"], heads["epoch"], heads["size"].astype(np.uint64))
+    wrong: npt.NDArray[np.bool_] = (checks ^ identity) != heads["check"]
     return wrong
 
 
-def _identity(heads: Heads) -> npt.NDArray[np.uint32]:
-    mixed = (
-        heads["index"] * _INDEX_FACTOR
-        + heads["epoch"] * _EPOCH_FACTOR
-        + heads["size"].astype(np.uint64) * _SIZE_FACTOR
-    )
-    return (mixed >> _HALF).astype(np.uint32)
+def _identity(indexes: Numbers, epochs: Numbers, sizes: Numbers) -> Numbers:
+    """What the check is XORed with: 32 bits, from which no entry can be taken for another."""
+    mixed: Numbers = indexes * _INDEX_FACTOR
+    mixed += epochs * _EPOCH_FACTOR
+    mixed += sizes * _SIZE_FACTOR
+    mixed >>= _HALF
+    return mixed
 
 
 NO_ENTRIES = Entries(np.empty(0, dtype=HEAD), ())

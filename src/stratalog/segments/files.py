@@ -130,11 +130,9 @@ class LocalFile:
         return b"".join(parts)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        filled = 0
-        while filled < len(buffer):
+        filled = size = os.preadv(self._fd, [buffer], position)
+        while size and filled < len(buffer):
             size = os.preadv(self._fd, [buffer[filled:]], position + filled)
-            if not size:
-                break
             filled += size
         return filled
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ class SegmentReaders:
         self._options = options
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._to_close: deque[File] = deque()
         self._bytes = 0
         self._is_closed = False
 
@@ -45,23 +46,32 @@ class SegmentReaders:
         try:
             yield opened.file, opened.index
         finally:
-            with self._lock:
+            with self._closing(), self._lock:
                 opened.users -= 1
                 if opened.is_forgotten and not opened.users:
-                    opened.file.close()
+                    self._to_close.append(opened.file)
                 self._shrink()
 
     def forget(self, path: str) -> None:
         """Close it as soon as nobody reads it: its space comes back only then."""
-        with self._lock:
+        with self._closing(), self._lock:
             if path in self._open:
                 self._close(path)
 
     def close(self) -> None:
-        with self._lock:
+        with self._closing(), self._lock:
             self._is_closed = True
             for path in list(self._open):
                 self._close(path)
+
+    @contextlib.contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Then close what need not be open, without the lock: giving back the space of a file
+        that has no name any more takes a while."""
+        yield
+        while self._to_close:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                self._to_close.popleft().close()
 
     def _take(self, path: str) -> _Open | None:
         with self._lock:
@@ -80,13 +90,13 @@ class SegmentReaders:
             raise
 
     def _keep(self, path: str, made: _Open) -> _Open:
-        with self._lock:
+        with self._closing(), self._lock:
             opened = self._open.get(path)
             if opened is None:
                 opened = self._open[path] = made
                 self._bytes += made.index.bytes_in_memory
             else:
-                made.file.close()
+                self._to_close.append(made.file)
             opened.users += 1
             return opened
 
@@ -108,4 +118,4 @@ class SegmentReaders:
         self._bytes -= opened.index.bytes_in_memory
         opened.is_forgotten = True
         if not opened.users:
-            opened.file.close()
+            self._to_close.append(opened.file)

@@ -147,8 +147,10 @@ class SegmentIndex:
 
         With a scratch, their payloads are there, until it is used again.
         """
-        heads, payloads = self.stored(file, places, scratch)
-        return Entries.checked(heads, payloads, self.path)
+        heads, slices = self.stored(file, places, scratch)
+        if scratch is None:
+            return Entries.checked(heads, slices, self.path)
+        return Entries.checked(heads, list(slices), self.path)  # they will be written: cut once
 
     def stored(
         self, file: File, places: Places, scratch: Scratch | None = None
@@ -161,10 +163,14 @@ class SegmentIndex:
         heads, ends = self.heads[places], self.ends[places]
         starts = ends - heads["size"]
         breaks = np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES_MAX) + 1
-        if not len(breaks) and scratch is None:
-            first = int(starts[0])
-            buffer = memoryview(file.read_at(HEAD_BYTES + first, int(ends[-1]) - first))
-            self._must_be(len(buffer), int(ends[-1]) - first)
+        if not len(breaks):
+            first, size = int(starts[0]), int(ends[-1] - starts[0])
+            if scratch is None:
+                buffer = memoryview(file.read_at(HEAD_BYTES + first, size))
+                self._must_be(len(buffer), size)
+            else:
+                buffer = scratch.room(size)
+                self._must_be(file.read_into(HEAD_BYTES + first, buffer), size)
             return heads, Slices(buffer, starts - first, ends - first)
         firsts = starts[np.append(0, breaks)]
         sizes = ends[np.append(breaks, len(places)) - 1] - firsts

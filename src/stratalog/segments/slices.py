@@ -37,22 +37,16 @@ class Slices(Sequence[memoryview]):
         return self._buffer[int(starts) : int(ends)]
 
     def __iter__(self) -> Iterator[memoryview]:
-        return _cut(self._buffer, self._starts, self._ends)
+        buffer = self._buffer
+        pairs = zip(self._starts.tolist(), self._ends.tolist(), strict=True)
+        return (buffer[start:end] for start, end in pairs)
 
     def at(self, places: npt.NDArray[np.intp]) -> Slices:
         """Those at some places."""
         return Slices(self._buffer, self._starts[places], self._ends[places])
 
-    def runs(self) -> list[memoryview]:
-        """The same bytes in as few views as possible: neighbours are one."""
-        if not len(self):
-            return []
-        breaks = np.flatnonzero(self._starts[1:] != self._ends[:-1])
-        starts = self._starts[np.append(0, breaks + 1)]
-        ends = self._ends[np.append(breaks, len(self) - 1)]
-        return list(_cut(self._buffer, starts, ends))
-
-
-def _cut(buffer: memoryview, starts: Positions, ends: Positions) -> Iterator[memoryview]:
-    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-    return (buffer[start:end] for start, end in pairs)
+    def parts(self) -> list[memoryview]:
+        """All of them, one after another: a single view if there are no gaps between them."""
+        if len(self) and (self._starts[1:] == self._ends[:-1]).all():
+            return [self._buffer[int(self._starts[0]) : int(self._ends[-1])]]
+        return list(self)
