@@ -27,9 +27,10 @@ class _TellingFile:
         self.read_at, self.read_into, self.size = file.read_at, file.read_into, file.size
         self.allocate, self.sync, self.close = file.allocate, file.sync, file.close
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
-        self._sizes.append(sum(map(len, parts)))
-        self._file.write_at(position, *parts)
+    def write_at(self, position: int, *parts: Buffer) -> int:
+        size = self._file.write_at(position, *parts)
+        self._sizes.append(size)
+        return size
 
 
 class TellingFiles(LocalFiles):

@@ -11,11 +11,11 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from zlib import crc32
 
 from bench.segments.folders import fresh_folder
 from bench.session import Session
 from stratalog.segments import Disk, DiskOptions
+from stratalog.segments.checksum import crc32
 
 TARGET = 0.7
 TOTAL_BYTES = 256 * 1024 * 1024

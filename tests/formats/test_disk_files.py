@@ -38,7 +38,7 @@ class Bytes:
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
+    def write_at(self, position: int, *parts: Buffer) -> int:
         raise OSError
 
     def read_at(self, position: int, size: int) -> bytes:

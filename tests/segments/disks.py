@@ -205,9 +205,9 @@ class WatchedFile:
         self._path = path
         self._file = file
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
+    def write_at(self, position: int, *parts: Buffer) -> int:
         self._files.enter("write", self._path)
-        self._file.write_at(position, *parts)
+        return self._file.write_at(position, *parts)
 
     def read_at(self, position: int, size: int) -> bytes:
         self._files.enter("read", self._path)

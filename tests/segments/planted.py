@@ -33,8 +33,7 @@ def acknowledge_before_the_sync() -> Iterator[None]:
 
     def hasty(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
         parts = batch_parts(current.nonce, self.next_batch, [write.section for write in writes])
-        current.file.write_at(current.position, *parts)
-        current.position += sum(map(len, parts))
+        current.position += current.file.write_at(current.position, *parts)
         self.next_batch += 1
 
     with patch.object(Wal, "_write_one", hasty):

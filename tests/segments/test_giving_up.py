@@ -32,8 +32,8 @@ class GatedFile:
     def read_into(self, position: int, buffer: memoryview) -> int:
         return self._file.read_into(position, buffer)
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
-        self._file.write_at(position, *parts)
+    def write_at(self, position: int, *parts: Buffer) -> int:
+        return self._file.write_at(position, *parts)
 
     def allocate(self, size: int) -> None:
         self._file.allocate(size)

@@ -61,9 +61,10 @@ def test_parts_are_written_one_after_another(files: FileSystem, count: int, size
     parts = [bytes([number % 251]) * size for number in range(count)]
     file = files.create("a")
     file.write_at(0, b"<")
-    file.write_at(1, *parts[:-1], memoryview(parts[-1]), bytearray(b">"))
+    written = file.write_at(1, *parts[:-1], memoryview(parts[-1]), bytearray(b">"))
+    assert written == count * size + 1
     assert file.read_at(0, file.size()) == b"<" + b"".join(parts) + b">"
-    file.write_at(1)
+    assert file.write_at(1) == 0
     assert file.size() == count * size + 2
     file.close()
 

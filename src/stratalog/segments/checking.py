@@ -12,13 +12,13 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from zlib import crc32
 
 import numpy as np
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments.checkpoint_file import Checkpoint, live_path
+from stratalog.segments.checksum import crc32
 from stratalog.segments.damage import CheckReport, DiskDamage, DiskDamageKind
 from stratalog.segments.entries import damaged
 from stratalog.segments.files import File, read_file, typed_errors

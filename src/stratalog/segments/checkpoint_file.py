@@ -13,12 +13,12 @@ reads no state. That file is a cache: it is made again from the checkpoint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from zlib import crc32
 
 import msgspec
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
+from stratalog.segments.checksum import crc32
 from stratalog.segments.files import Buffer, File
 from stratalog.segments.frames import HEAD_BYTES, Head
 from stratalog.segments.lineage import Lineage

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
-from zlib import crc32
 
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.indexset import IndexSet
@@ -23,6 +22,7 @@ from stratalog.segments.checkpoint_file import (
     live_path,
     read_state,
 )
+from stratalog.segments.checksum import crc32
 from stratalog.segments.compaction import dead_segments
 from stratalog.segments.files import Buffer, File, FileSystem, typed, write_file
 from stratalog.segments.journal import Journal
@@ -214,7 +214,10 @@ class IncomingCheckpoint:
         self._size += sum(map(len, data))
         self._crc = crc32(part, self._crc)
 
-        await self._run(lambda file: file.write_at(at, *data))
+        def write(file: File) -> None:
+            file.write_at(at, *data)
+
+        await self._run(write)
 
     async def commit(self) -> None:
         """It is whole: now it counts. ``Corrupt`` if it is not the state that was announced."""

@@ -15,7 +15,6 @@ found in the place of another therefore does not pass for it. Persisted: keep st
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import INDEX_MAX, IndexSet
+from stratalog.segments.checksum import crc32
 from stratalog.segments.slices import Slices
 
 HEAD = np.dtype([("index", "<u8"), ("epoch", "<u8"), ("size", "<u4"), ("check", "<u4")])

@@ -32,7 +32,7 @@ Buffer = bytes | bytearray | memoryview
 
 PARTS_MAX = 1024
 """How many parts Linux and macOS take in one call."""
-SMALL_PART_BYTES = 256
+SMALL_PART_BYTES = 1024
 """Smaller ones are joined: a copy costs less than telling the kernel where each of them is."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -42,8 +42,11 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 class File(Protocol):
     """An open file."""
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of it, one part after another, or raise: then a beginning may be there."""
+    def write_at(self, position: int, *parts: Buffer) -> int:
+        """Write all of it, one part after another, or raise: then a beginning may be there.
+
+        Gives how many bytes that were.
+        """
 
     def read_at(self, position: int, size: int) -> bytes:
         """So many bytes, fewer only at the end of the file."""
@@ -103,16 +106,18 @@ class LocalFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
+    def write_at(self, position: int, *parts: Buffer) -> int:
+        at = position
         for start in range(0, len(parts), PARTS_MAX):
             some = parts[start : start + PARTS_MAX]
             size = sum(map(len, some))
             if size < len(some) * SMALL_PART_BYTES:
                 some = (b"".join(some),)
-            written = os.pwritev(self._fd, some, position)
+            written = os.pwritev(self._fd, some, at)
             if written < size:
-                self._write_rest(position + written, memoryview(b"".join(some))[written:])
-            position += size
+                self._write_rest(at + written, memoryview(b"".join(some))[written:])
+            at += size
+        return at - position
 
     def _write_rest(self, position: int, rest: memoryview) -> None:
         while rest:
@@ -246,8 +251,7 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
         try:
             size = 0
             for piece in pieces:
-                file.write_at(size, *piece)
-                size += sum(map(len, piece))
+                size += file.write_at(size, *piece)
             file.sync()
         finally:
             file.close()

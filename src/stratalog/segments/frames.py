@@ -23,9 +23,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from zlib import crc32
 
 from stratalog.errors import Corrupt, Invalid
+from stratalog.segments.checksum import crc32
 
 MAJOR, MINOR = 1, 0
 HEAD_BYTES = 64

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from typing import TypeVar
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -27,6 +26,7 @@ from stratalog.errors import (
     Unknown,
 )
 from stratalog.indexset import INDEX_MAX, IndexSet
+from stratalog.segments.checksum import crc32
 from stratalog.segments.entries import EPOCH_MAX, HEAD, Entries, cut
 from stratalog.segments.lineage import Lineage
 from stratalog.segments.set_hooks import decode_set, encode_set

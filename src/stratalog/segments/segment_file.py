@@ -14,13 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
+from stratalog.segments.checksum import crc32
 from stratalog.segments.entries import HEAD, NO_ENTRIES, Entries, Heads
 from stratalog.segments.files import Buffer, File
 from stratalog.segments.frames import HEAD_BYTES, Head

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from zlib import crc32
 
 from stratalog.errors import Conflict, Corrupt
 from stratalog.indexset import INDEX_MAX, IndexSet
+from stratalog.segments.checksum import crc32
 from stratalog.segments.entries import Entries
 from stratalog.segments.lineage import Lineage
 from stratalog.segments.messages import Ack, End, Has, Offer, Put, StatePart

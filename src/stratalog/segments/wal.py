@@ -225,11 +225,10 @@ class Wal:
     def _write_one(self, current: _OpenWal, writes: list[Write]) -> _Stopped | None:
         sections = [write.section for write in writes]
         parts = batch_parts(current.nonce, self.next_batch, sections)
-        size = sum(map(len, parts))
         began = self._loop.time()
-        may_be_there = False
+        size, may_be_there = 0, False
         try:
-            current.file.write_at(current.position, *parts)
+            size = current.file.write_at(current.position, *parts)
             may_be_there = True
             current.file.sync()
         except OSError as error:

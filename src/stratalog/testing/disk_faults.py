@@ -69,7 +69,7 @@ class SimulatedFile:
         self._writable = writable
         self._is_open = True
 
-    def write_at(self, position: int, *parts: Buffer) -> None:
+    def write_at(self, position: int, *parts: Buffer) -> int:
         written = b"".join(parts)
 
         def write(size: int) -> None:
@@ -88,6 +88,7 @@ class SimulatedFile:
             torn=write_a_beginning,
             failed=fail_before_the_end,
         )
+        return len(written)
 
     def read_at(self, position: int, size: int) -> bytes:
         def read() -> bytes:
