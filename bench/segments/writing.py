@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.pairs import Side
@@ -21,25 +22,43 @@ TARGET = 0.8
 WRITE_BYTES = 64 * 1024
 TOTAL_BYTES = 256 * 1024 * 1024
 WRITERS = 100
+LARGE_WRITE_BYTES = 1024 * 1024
+LARGE_WRITERS = 16
 ENTRY_BYTES = (1024, 16 * 1024)
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many bytes, in writes of one size, of which so many are on their way at a time."""
+
+    entry_bytes: int
+    write_bytes: int
+    writers: int
+    total: int
 
 
 async def wal(session: Session) -> None:
     total = session.amount(TOTAL_BYTES, TOTAL_BYTES // 32)
     sizes: list[int] = []
-    for entry_bytes in ENTRY_BYTES:
+    loads = [
+        Load(entry_bytes, write_bytes, writers, total)
+        for write_bytes, writers in ((LARGE_WRITE_BYTES, LARGE_WRITERS), (WRITE_BYTES, WRITERS))
+        for entry_bytes in ENTRY_BYTES
+    ]
+    for load in loads:
 
-        async def ours(entry_bytes: int = entry_bytes) -> float:
+        async def ours(load: Load = load) -> float:
             with fresh_folder() as folder:
                 files = TellingFiles(folder)
-                rate = await _written(files, entry_bytes, total, partitions=1)
+                rate = await _written(files, load)
                 sizes[:] = files.wal_writes
                 return rate
 
         await ours()
         await session.compare(
             question="wal",
-            name=f"appends of {WRITE_BYTES // 1024} KiB, entries of {entry_bytes // 1024} KiB",
+            name=f"appends of {load.write_bytes // 1024:,} KiB, "
+            f"entries of {load.entry_bytes // 1024} KiB",
             place="directory",
             against="write + fdatasync of the same batches",
             unit="MB/s",
@@ -54,11 +73,11 @@ async def partitions(session: Session) -> None:
     for entry_bytes in ENTRY_BYTES:
         total = session.amount(TOTAL_BYTES, TOTAL_BYTES // 32)
 
-        async def with_partitions(
-            count: int, entry_bytes: int = entry_bytes, total: int = total
-        ) -> float:
+        load = Load(entry_bytes, WRITE_BYTES, WRITERS, total)
+
+        async def with_partitions(count: int, load: Load = load) -> float:
             with fresh_folder() as folder:
-                return await _written(TellingFiles(folder), entry_bytes, total, partitions=count)
+                return await _written(TellingFiles(folder), load, partitions=count)
 
         async def one() -> float:
             return await with_partitions(1)
@@ -79,23 +98,23 @@ async def partitions(session: Session) -> None:
         )
 
 
-async def _written(files: TellingFiles, entry_bytes: int, total: int, partitions: int) -> float:
-    """So many bytes, in writes of one size, of which a hundred are on their way at a time."""
-    payloads = [os.urandom(entry_bytes) for _ in range(WRITE_BYTES // entry_bytes)]
-    turns = total // WRITE_BYTES // WRITERS
+async def _written(files: TellingFiles, load: Load, partitions: int = 1) -> float:
+    payloads = [os.urandom(load.entry_bytes) for _ in range(load.write_bytes // load.entry_bytes)]
+    turns = max(1, load.total // load.write_bytes // load.writers)
+    count = turns * load.writers
     async with await Disk.open(files) as disk:
         opened = [await disk.partition(f"p{number}") for number in range(partitions)]
         await opened[0].append(payloads, epoch=1)
         began_s = time.perf_counter()
         if partitions == 1:
-            await _pipelined(opened[0], payloads, turns * WRITERS)
+            await _pipelined(opened[0], payloads, count, load.writers)
         else:
             await asyncio.gather(*(_one_by_one(each, payloads, turns) for each in opened))
-        return turns * WRITERS * WRITE_BYTES / (time.perf_counter() - began_s) / 1e6
+        return count * load.write_bytes / (time.perf_counter() - began_s) / 1e6
 
 
-async def _pipelined(partition: Partition, payloads: list[bytes], count: int) -> None:
-    """A hundred writers of one partition, each of which knows what the one before it wrote."""
+async def _pipelined(partition: Partition, payloads: list[bytes], count: int, writers: int) -> None:
+    """Some writers of one partition, each of which knows what the one before it wrote."""
     last = partition.last
     left = iter(range(count))
 
@@ -106,7 +125,7 @@ async def _pipelined(partition: Partition, payloads: list[bytes], count: int) ->
             last += len(payloads)
             await partition.write(previous, Entries.following(previous, 1, payloads))
 
-    await asyncio.gather(*(writer() for _ in range(WRITERS)))
+    await asyncio.gather(*(writer() for _ in range(writers)))
 
 
 async def _one_by_one(partition: Partition, payloads: list[bytes], count: int) -> None:

@@ -234,7 +234,8 @@ def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
 
 def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
     """For each entry whether its payload is not what was written."""
-    checks = np.fromiter(map(crc32, payloads), dtype=np.uint32, count=len(payloads))
+    listed = payloads.each(crc32) if isinstance(payloads, Slices) else list(map(crc32, payloads))
+    checks = np.array(listed, dtype=np.uint32)
     identity = _identity(heads["index"], heads["epoch"], heads["size"].astype(np.uint64))
     wrong: npt.NDArray[np.bool_] = (checks ^ identity) != heads["check"]
     return wrong

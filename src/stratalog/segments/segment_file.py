@@ -24,7 +24,7 @@ from stratalog.segments.checksum import crc32
 from stratalog.segments.entries import HEAD, NO_ENTRIES, Entries, Heads
 from stratalog.segments.files import Buffer, File
 from stratalog.segments.frames import HEAD_BYTES, Head
-from stratalog.segments.slices import Slices
+from stratalog.segments.slices import Positions, Slices
 
 KIND = b"SEG1"
 
@@ -160,11 +160,13 @@ class SegmentIndex:
         Neighbours are read at once, and so are entries with a small gap between them: reading over
         it takes less time than asking twice.
         """
-        heads, ends = self.heads[places], self.ends[places]
+        low, high = places.item(0), places.item(-1) + 1
+        are_neighbours = high - low == len(places)
+        chosen = slice(low, high) if are_neighbours else places
+        heads, ends = self.heads[chosen], self.ends[chosen]
         starts = ends - heads["size"]
-        breaks = np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES_MAX) + 1
-        if not len(breaks):
-            first, size = int(starts[0]), int(ends[-1] - starts[0])
+        if are_neighbours or not len(breaks := _wide_gaps(starts, ends)):
+            first, size = starts.item(0), ends.item(-1) - starts.item(0)
             if scratch is None:
                 buffer = memoryview(file.read_at(HEAD_BYTES + first, size))
                 self._must_be(len(buffer), size)
@@ -187,3 +189,8 @@ class SegmentIndex:
     def _must_be(self, found: int, size: int) -> None:
         if found != size:
             raise Corrupt(f"{self.path} is cut off", path=self.path)
+
+
+def _wide_gaps(starts: Positions, ends: Positions) -> npt.NDArray[np.intp]:
+    """Before which payloads there is more than is worth reading."""
+    return np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES_MAX) + 1
