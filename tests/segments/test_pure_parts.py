@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from segments.disks import entries
 from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened
-from stratalog.indexset import EMPTY, IndexSet
+from stratalog.indexset import EMPTY, INDEX_MAX, IndexSet
 from stratalog.segments.admission import Tail, admit, check_write, without_checkpointed
 from stratalog.segments.compaction import Share, dead_segments, needed, rewrites
-from stratalog.segments.entries import HEAD, Entries, Entry
+from stratalog.segments.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged
 from stratalog.segments.flushing import divided
 from stratalog.segments.layout import PartitionLayout, SegmentFile, check_sequence, lineage_of
 from stratalog.segments.lineage import Lineage, steps_of
@@ -389,3 +389,19 @@ def test_what_a_checkpoint_contains_is_left_out(previous: int, count: int, check
 def test_what_no_log_could_take(previous: int, indexes: list[int]) -> None:
     with pytest.raises(Invalid):
         check_write(previous, entries(indexes), 1000)
+
+
+@given(
+    previous=st.integers(0, INDEX_MAX - 20),
+    epoch=st.integers(1, EPOCH_MAX),
+    payloads=st.lists(st.binary(max_size=40), max_size=20),
+)
+def test_a_few_entries_are_made_as_many_are(
+    previous: int, epoch: int, payloads: list[bytes]
+) -> None:
+    single = [Entry(previous + at, epoch, payload) for at, payload in enumerate(payloads, 1)]
+    made = Entries.following(previous, epoch, payloads)
+    assert made == Entries.of(single)
+    assert list(made) == single
+    assert not damaged(made.heads, made.payloads).any()
+    assert made.payload_bytes == sum(map(len, payloads))

@@ -14,6 +14,7 @@ found in the place of another therefore does not pass for it. Persisted: keep st
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -33,9 +34,15 @@ Payload = bytes | memoryview
 EPOCH_MAX = 2**63 - 1
 PAYLOAD_BYTES_MAX = 2**32 - 1
 
-_INDEX_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_EPOCH_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
-_SIZE_FACTOR = np.uint64(0x165667B19E3779F9)
+INDEX_FACTOR = 0x9E3779B97F4A7C15
+EPOCH_FACTOR = 0xC2B2AE3D27D4EB4F
+SIZE_FACTOR = 0x165667B19E3779F9
+FEW = 32
+
+_HEAD = struct.Struct("<QQII")
+_INDEX_FACTOR = np.uint64(INDEX_FACTOR)
+_EPOCH_FACTOR = np.uint64(EPOCH_FACTOR)
+_SIZE_FACTOR = np.uint64(SIZE_FACTOR)
 _HALF = np.uint64(32)
 
 
@@ -50,7 +57,16 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Entries:
     """Entries in ascending order of their indexes, which may have gaps. Not to be changed."""
 
-    __slots__ = ("_indexes", "_payload_bytes", "first", "heads", "last", "payloads")
+    __slots__ = (
+        "_indexes",
+        "_payload_bytes",
+        "first",
+        "first_epoch",
+        "heads",
+        "last",
+        "last_epoch",
+        "payloads",
+    )
 
     heads: Heads
     payloads: Sequence[Payload]
@@ -63,17 +79,29 @@ class Entries:
     last: int
     """The highest index; 0 if there are no entries."""
 
+    first_epoch: int
+    last_epoch: int
+
     def __init__(self, heads: Heads, payloads: Sequence[Payload]) -> None:
         """From heads and payloads that belong together. ``following`` and ``of`` make heads."""
         self.heads = heads
         self.payloads = payloads
-        self.first, self.last = (heads.item(0)[0], heads.item(-1)[0]) if len(heads) else (0, 0)
+        if len(heads):
+            self.first, self.first_epoch, *_ = heads.item(0)
+            self.last, self.last_epoch, *_ = heads.item(-1)
+        else:
+            self.first = self.last = self.first_epoch = self.last_epoch = 0
         self._indexes: IndexSet | None = None
         self._payload_bytes: int | None = None
 
     @classmethod
     def following(cls, previous: int, epoch: int, payloads: Sequence[bytes]) -> Entries:
         """Entries with the indexes that come next, all of one epoch."""
+        if len(payloads) <= FEW and type(previous) is int and type(epoch) is int:
+            kept = _kept(payloads)
+            _check_indexes(previous + 1, previous + len(kept))
+            _check_epochs(epoch, epoch)
+            return cls(_few_heads(previous + 1, epoch, kept), kept)
         return cls._made(np.arange(previous + 1, previous + 1 + len(payloads)), epoch, payloads)
 
     @classmethod
@@ -95,9 +123,7 @@ class Entries:
     def _made(
         cls, indexes: npt.NDArray[np.int64], epochs: object, payloads: Sequence[bytes]
     ) -> Entries:
-        kept = tuple(payloads)  # the caller may use its list again
-        if not set(map(type, kept)) <= {bytes}:
-            raise Invalid("a payload is bytes", hint="Use bytes(...), also for a memoryview.")
+        kept = _kept(payloads)
         # Three columns of 64 bits, of which the last has the size below and the check above.
         columns = np.empty((len(kept), 3), dtype="<u8")
         heads = columns.view(HEAD).reshape(len(kept))
@@ -110,10 +136,8 @@ class Entries:
             checks = np.fromiter(map(crc32, kept), dtype=np.uint64, count=len(kept))
         except (TypeError, OverflowError, ValueError) as error:
             raise Invalid(f"these are no entries: {error}") from None
-        if indexes.item(0) < 1 or indexes.item(-1) > INDEX_MAX:
-            raise Invalid(f"the indexes of entries go from 1 to {INDEX_MAX}")
-        if not 1 <= columns.item(0, 1) <= columns.item(-1, 1) <= EPOCH_MAX:
-            raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
+        _check_indexes(indexes.item(0), indexes.item(-1))
+        _check_epochs(columns.item(0, 1), columns.item(-1, 1))
         checks ^= _identity(columns[:, 0], columns[:, 1], sizes)
         checks <<= _HALF
         columns[:, 2] = checks | sizes
@@ -153,14 +177,6 @@ class Entries:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def first_epoch(self) -> int:
-        return int(self.heads["epoch"][0])
-
-    @property
-    def last_epoch(self) -> int:
-        return int(self.heads["epoch"][-1])
-
-    @property
     def indexes(self) -> IndexSet:
         if self._indexes is None:
             self._indexes = self._made_indexes()
@@ -174,7 +190,10 @@ class Entries:
     @property
     def payload_bytes(self) -> int:
         if self._payload_bytes is None:
-            self._payload_bytes = int(self.heads["size"].sum(dtype=np.int64))
+            if len(self) <= FEW:
+                self._payload_bytes = sum(map(len, self.payloads))
+            else:
+                self._payload_bytes = int(self.heads["size"].sum(dtype=np.int64))
         return self._payload_bytes
 
     @property
@@ -212,6 +231,33 @@ class Entries:
     def equals_head_by_head(self, other: Entries) -> bool:
         """Whether both are the same entries, by index, epoch, size and check."""
         return np.array_equal(self.heads, other.heads)
+
+
+def _kept(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
+    kept = tuple(payloads)  # the caller may use its list again
+    if not set(map(type, kept)) <= {bytes}:
+        raise Invalid("a payload is bytes", hint="Use bytes(...), also for a memoryview.")
+    return kept
+
+
+def _check_indexes(first: int, last: int) -> None:
+    if first < 1 or last > INDEX_MAX:
+        raise Invalid(f"the indexes of entries go from 1 to {INDEX_MAX}")
+
+
+def _check_epochs(first: int, last: int) -> None:
+    if not 1 <= first <= last <= EPOCH_MAX:
+        raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
+
+
+def _few_heads(first: int, epoch: int, payloads: Sequence[bytes]) -> Heads:
+    """As ``Entries._made`` does it. To call NumPy costs more than this for a few."""
+    heads = []
+    for index, payload in enumerate(payloads, first):
+        size = len(payload)
+        mixed = (index * INDEX_FACTOR + epoch * EPOCH_FACTOR + size * SIZE_FACTOR) % 2**64
+        heads.append(_HEAD.pack(index, epoch, size, crc32(payload) ^ mixed >> 32))
+    return np.frombuffer(bytearray().join(heads), dtype=HEAD)
 
 
 def joined(several: Sequence[Entries]) -> Entries:
