@@ -25,10 +25,11 @@ class _TellingFile:
         self._file = file
         self._sizes = sizes
         self.read_at, self.read_into, self.size = file.read_at, file.read_into, file.size
+        self.write_at = file.write_at
         self.allocate, self.sync, self.close = file.allocate, file.sync, file.close
 
-    def write_at(self, position: int, *parts: Buffer) -> int:
-        size = self._file.write_at(position, *parts)
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        size = self._file.write_durably(position, *parts)
         self._sizes.append(size)
         return size
 

@@ -41,6 +41,9 @@ class Bytes:
     def write_at(self, position: int, *parts: Buffer) -> int:
         raise OSError
 
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        raise OSError
+
     def read_at(self, position: int, size: int) -> bytes:
         assert position >= 0
         assert size >= 0

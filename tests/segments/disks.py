@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries, Entry, Partition
-from stratalog.segments.files import Buffer, File, LocalFiles
+from stratalog.segments.files import Buffer, File, LocalFiles, write_then_sync
 from stratalog.segments.frames import HEAD_BYTES, Head, frame_head
 from stratalog.segments.journal import KIND, journal_path, replay_journal
 from stratalog.segments.layout import Layout, Whole, encode_edit
@@ -208,6 +208,9 @@ class WatchedFile:
     def write_at(self, position: int, *parts: Buffer) -> int:
         self._files.enter("write", self._path)
         return self._file.write_at(position, *parts)
+
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        return write_then_sync(self, position, *parts)
 
     def read_at(self, position: int, size: int) -> bytes:
         self._files.enter("read", self._path)

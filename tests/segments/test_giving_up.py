@@ -35,6 +35,9 @@ class GatedFile:
     def write_at(self, position: int, *parts: Buffer) -> int:
         return self._file.write_at(position, *parts)
 
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        return self._file.write_durably(position, *parts)
+
     def allocate(self, size: int) -> None:
         self._file.allocate(size)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import pickle
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -610,3 +612,33 @@ class TestErrors:
                 assert vars(twin) == vars(error)
 
         run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_DSYNC"), reason="this system has no such call")
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_batch_of_which_one_failed_call_says_nothing_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A write and its sync are one call: nobody knows which of them failed."""
+    whole = os.pwritev
+    left = [1]
+
+    def failing(fd: int, parts: Sequence[bytes], at: int, flags: int = 0) -> int:
+        written = whole(fd, parts, at)
+        if flags and left:
+            left.pop()
+            raise OSError(number, os.strerror(number))
+        return written
+
+    async def main() -> None:
+        async with await Disk.open(tmp_path, SMALL) as disk:
+            part = await disk.partition("p")
+            await part.write(0, entries(range(1, 4)))
+            monkeypatch.setattr(os, "pwritev", failing)
+            await part.write(3, entries(range(4, 6)))
+            await part.write(5, entries(range(6, 7)))
+            assert not left
+        async with await Disk.open(tmp_path, SMALL) as disk:
+            assert list(await epochs(await disk.partition("p"))) == [1, 2, 3, 4, 5, 6]
+
+    run(main())

@@ -17,6 +17,7 @@ from stratalog.segments.files import (
     File,
     FileSystem,
     LocalFiles,
+    NotWritten,
     read_file,
     typed,
     typed_errors,
@@ -67,6 +68,65 @@ def test_parts_are_written_one_after_another(files: FileSystem, count: int, size
     assert file.write_at(1) == 0
     assert file.size() == count * size + 2
     file.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, PARTS_MAX + 1])
+def test_parts_are_written_durably(files: FileSystem, count: int) -> None:
+    parts = [bytes([number % 251]) * 9 for number in range(count)]
+    file = files.create("a")
+    assert file.write_durably(3, *parts) == 9 * count
+    assert file.read_at(3, file.size()) == b"".join(parts)
+    file.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_DSYNC"), reason="this system has no such call")
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_a_system_that_cannot_write_durably_in_one_call_does_it_in_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    whole = os.pwritev
+    synced: list[int] = []
+
+    def refusing(fd: int, parts: list[bytes], at: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(number, os.strerror(number))
+        return whole(fd, parts, at)
+
+    monkeypatch.setattr(os, "pwritev", refusing)
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    file = LocalFiles(tmp_path).create("a")
+    assert [file.write_durably(at, b"x" * 7) for at in (0, 7)] == [7, 7]
+    assert file.size() == 14
+    assert len(synced) == 2
+    file.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_DSYNC"), reason="this system has no such call")
+def test_what_is_written_too_short_is_finished_and_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, synced = os.pwrite, list[int]()
+    monkeypatch.setattr(
+        os, "pwritev", lambda fd, parts, at, _flags: plain(fd, b"".join(parts)[:5], at)
+    )
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    file = LocalFiles(tmp_path).create("a")
+    assert file.write_durably(0, b"abcd", b"efgh") == 8
+    assert file.read_at(0, 9) == b"abcdefgh"
+    assert len(synced) == 1
+    file.close()
+
+
+def test_a_write_without_an_end_is_told_from_a_sync_that_failed(files: FileSystem) -> None:
+    if not isinstance(files, SimulatedFiles):
+        pytest.skip("a real disk does not fail when it is asked to")
+    file = files.create("a")
+    files.fail_if(lambda call: errno.EIO if call.operation == "write" else None)
+    with pytest.raises(NotWritten) as told:
+        file.write_durably(0, b"x")
+    assert told.value.error.errno == errno.EIO
+    files.fail_if(lambda call: errno.EIO if call.operation == "sync" else None)
+    assert refused(lambda: file.write_durably(0, b"x")) is OSError
 
 
 def test_a_buffer_is_filled_as_far_as_the_file_goes(files: FileSystem) -> None:

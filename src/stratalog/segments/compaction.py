@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 import numpy as np
 
@@ -35,10 +34,10 @@ def dead_segments(
     candidates = files[:-1]
     if not candidates:
         return []
-    firsts, lasts, entries = (
-        np.fromiter(map(attrgetter(name), candidates), dtype=np.int64, count=len(candidates))
-        for name in ("indexes.first", "indexes.last", "entries")
-    )
+    sets = [file.indexes for file in candidates]
+    firsts = np.array([each.first for each in sets], dtype=np.int64)
+    lasts = np.array([each.last for each in sets], dtype=np.int64)
+    entries = np.array([file.entries for file in candidates], dtype=np.int64)
     below = lasts <= checkpoint
     alive = overlaps(live, firsts, lasts)
     may_have_gaps = entries != lasts - firsts + 1

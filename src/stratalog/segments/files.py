@@ -36,6 +36,7 @@ SMALL_PART_BYTES = 1024
 """Smaller ones are joined: a copy costs less than telling the kernel where each of them is."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_UNKNOWN_CALL = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -46,6 +47,12 @@ class File(Protocol):
         """Write all of it, one part after another, or raise: then a beginning may be there.
 
         Gives how many bytes that were.
+        """
+
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        """``write_at``, then ``sync``, which may be one call.
+
+        ``NotWritten`` if the end of it was never written; ``OSError`` if nobody knows.
         """
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -63,6 +70,24 @@ class File(Protocol):
         """Make the bytes durable, and the size as far as they need it."""
 
     def close(self) -> None: ...
+
+
+class NotWritten(Exception):
+    """What was to be written durably has no end. The reason is its cause."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def write_then_sync(file: File, position: int, *parts: Buffer) -> int:
+    """``File.write_durably`` in two calls."""
+    try:
+        size = file.write_at(position, *parts)
+    except OSError as error:
+        raise NotWritten(error) from error
+    file.sync()
+    return size
 
 
 class ReadableFiles(Protocol):
@@ -101,10 +126,11 @@ class FileSystem(ReadableFiles, Protocol):
 class LocalFile:
     """A file of the operating system."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_syncs_as_it_writes")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._syncs_as_it_writes = hasattr(os, "RWF_DSYNC")
 
     def write_at(self, position: int, *parts: Buffer) -> int:
         at = position
@@ -118,6 +144,24 @@ class LocalFile:
                 self._write_rest(at + written, memoryview(b"".join(some))[written:])
             at += size
         return at - position
+
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        """In one call if the system has it: a thread that returns from one waits for its turn."""
+        if not self._syncs_as_it_writes:
+            return write_then_sync(self, position, *parts)
+        some = parts if len(parts) <= PARTS_MAX else (b"".join(parts),)
+        size = sum(map(len, some))
+        try:
+            written = os.pwritev(self._fd, some, position, os.RWF_DSYNC)
+        except OSError as error:
+            if error.errno not in _UNKNOWN_CALL:
+                raise
+            self._syncs_as_it_writes = False
+            return write_then_sync(self, position, *parts)
+        if written < size:
+            self._write_rest(position + written, memoryview(b"".join(some))[written:])
+            self.sync()
+        return size
 
     def _write_rest(self, position: int, rest: memoryview) -> None:
         while rest:
@@ -149,7 +193,7 @@ class LocalFile:
             try:
                 os.posix_fallocate(self._fd, 0, size)
             except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                if error.errno not in _UNKNOWN_CALL:
                     raise
 
     def sync(self) -> None:

@@ -33,7 +33,7 @@ class _Borrowed:
     """An open file that stays open: closing it is left to its holder."""
 
     def __init__(self, file: File) -> None:
-        self.write_at = file.write_at
+        self.write_at, self.write_durably = file.write_at, file.write_durably
         self.read_at = file.read_at
         self.read_into = file.read_into
         self.size = file.size

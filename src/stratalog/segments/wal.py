@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from stratalog.errors import Full, NotHappened, StratalogError, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.runtime import Runtime
-from stratalog.segments.files import File, FileSystem, typed
+from stratalog.segments.files import File, FileSystem, NotWritten, typed
 from stratalog.segments.frames import HEAD_BYTES, Head
 from stratalog.segments.journal import Journal
 from stratalog.segments.layout import Opened, WalFile
@@ -226,14 +226,17 @@ class Wal:
         sections = [write.section for write in writes]
         parts = batch_parts(current.nonce, self.next_batch, sections)
         began = self._loop.time()
-        size, may_be_there = 0, False
+        stopped: _Stopped | None = None
+        size = 0
         try:
-            size = current.file.write_at(current.position, *parts)
-            may_be_there = True
-            current.file.sync()
+            size = current.file.write_durably(current.position, *parts)
+        except NotWritten as failed:
+            stopped = _Stopped(writes, failed.error)
         except OSError as error:
+            stopped = _Stopped(writes, error, may_be_there=True)
+        if stopped is not None:
             self._meters.sync.add(self._loop.time() - began, size, failed=True)
-            return _Stopped(writes, error, may_be_there)
+            return stopped
         current.position += size
         self.next_batch += 1
         self._meters.sync.add(self._loop.time() - began, size)

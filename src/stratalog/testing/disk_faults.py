@@ -33,7 +33,7 @@ from random import Random
 from typing import Literal, NamedTuple, TypeVar
 
 from stratalog.invariants import invariant
-from stratalog.segments.files import Buffer
+from stratalog.segments.files import Buffer, write_then_sync
 from stratalog.testing.disk_state import Inode, Luck
 from stratalog.testing.memory_disk import MemoryDisk, error
 
@@ -89,6 +89,9 @@ class SimulatedFile:
             failed=fail_before_the_end,
         )
         return len(written)
+
+    def write_durably(self, position: int, *parts: Buffer) -> int:
+        return write_then_sync(self, position, *parts)
 
     def read_at(self, position: int, size: int) -> bytes:
         def read() -> bytes:
