@@ -70,11 +70,12 @@ def test_parts_are_written_one_after_another(files: FileSystem, count: int, size
     file.close()
 
 
-@pytest.mark.parametrize("count", [1, 2, PARTS_MAX + 1])
-def test_parts_are_written_durably(files: FileSystem, count: int) -> None:
-    parts = [bytes([number % 251]) * 9 for number in range(count)]
+@pytest.mark.parametrize("size", [0, 9, 3000])
+@pytest.mark.parametrize("count", [1, 2, PARTS_MAX + 1, 3 * PARTS_MAX])
+def test_parts_are_written_durably(files: FileSystem, count: int, size: int) -> None:
+    parts = [bytes([number % 251]) * size for number in range(count)]
     file = files.create("a")
-    assert file.write_durably(3, *parts) == 9 * count
+    assert file.write_durably(3, *parts) == size * count
     assert file.read_at(3, file.size()) == b"".join(parts)
     file.close()
 

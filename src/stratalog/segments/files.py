@@ -33,6 +33,7 @@ Buffer = bytes | bytearray | memoryview
 PARTS_MAX = 1024
 """How many parts Linux and macOS take in one call."""
 SMALL_PART_BYTES = 1024
+JOINED_BYTES = 512 * 1024
 """Smaller ones are joined: a copy costs less than telling the kernel where each of them is."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -149,8 +150,8 @@ class LocalFile:
         """In one call if the system has it: a thread that returns from one waits for its turn."""
         if not self._syncs_as_it_writes:
             return write_then_sync(self, position, *parts)
-        some = parts if len(parts) <= PARTS_MAX else (b"".join(parts),)
-        size = sum(map(len, some))
+        size = sum(map(len, parts))
+        some = parts if len(parts) <= PARTS_MAX else _in_fewer_parts(parts, size)
         try:
             written = os.pwritev(self._fd, some, position, os.RWF_DSYNC)
         except OSError as error:
@@ -204,6 +205,13 @@ class LocalFile:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _in_fewer_parts(parts: Sequence[Buffer], size: int) -> list[Buffer]:
+    """For one call. Each joined one has less than a megabyte: to copy more, Python would let go of
+    the interpreter, and wait for its turn."""
+    step = max(1, min(PARTS_MAX, len(parts) * JOINED_BYTES // max(1, size)))
+    return [b"".join(parts[start : start + step]) for start in range(0, len(parts), step)]
 
 
 class LocalFiles:

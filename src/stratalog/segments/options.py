@@ -20,7 +20,7 @@ class DiskOptions:
     wal_files_max: int = 4
     """How many closed WAL files may wait for their flush before writes wait too."""
 
-    batch_bytes_max: int = 4 * MIB
+    batch_bytes_max: int = 2 * MIB
     """How much is written with one sync. A single larger write is a batch of its own."""
 
     write_bytes_max: int = 64 * MIB
