@@ -59,6 +59,8 @@ def read_identity(files: ReadableFiles) -> Identity | None:
         found = msgspec.json.decode(read_file(files, DISK), type=Identity)
         if len(bytes.fromhex(found.disk)) != 16:
             raise ValueError("its id has another length")
+        if found.format < 1:
+            raise ValueError(f"there is no format {found.format}")
     except (msgspec.MsgspecError, ValueError) as error:
         raise Corrupt(f"{DISK} is damaged: {error}", path=DISK) from None
     if found.format > MAJOR:
