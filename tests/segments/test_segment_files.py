@@ -322,6 +322,28 @@ class TestReaders:
 
         run(main())
 
+    def test_nor_does_one_stay_open_that_is_removed_while_it_is_being_opened(
+        self, tmp_path: Path
+    ) -> None:
+        async def main() -> None:
+            files = WatchedFiles(tmp_path)
+            async with await Disk.open(files, SMALL) as disk:
+                part = await disk.partition("p")
+                await segments(disk, part, range(1, 11), range(11, 13))
+                first = "seg/" + names(tmp_path, "seg")[0]
+                written = files.count("close", first)
+                with files.holding("read", first) as gate:
+                    reading = asyncio.ensure_future(found(part, range(1, 11)))
+                    await gate.reached()
+                    await part.checkpoint(10, b"state")
+                    await until(lambda: not names(tmp_path, "seg")[1:])
+                    await asyncio.sleep(0.01)
+                    gate.let_go()
+                    assert [entry.index for entry in await reading] == list(range(1, 11))
+                await until(lambda: files.count("close", first) == written + 1)
+
+        run(main())
+
     def test_reads_go_on_with_few_open_files(self, tmp_path: Path) -> None:
         async def main() -> None:
             files = WatchedFiles(tmp_path)

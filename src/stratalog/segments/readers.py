@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,6 +35,9 @@ class SegmentReaders:
         self._options = options
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._opening: Counter[str] = Counter()
+        self._gone: set[str] = set()
+        """Of those that are just being opened: what was forgotten meanwhile."""
         self._to_close: deque[File] = deque()
         self._bytes = 0
         self._is_closed = False
@@ -42,7 +45,7 @@ class SegmentReaders:
     @contextlib.contextmanager
     def using(self, partition: int, path: str) -> Iterator[tuple[File, SegmentIndex]]:
         """``FileNotFoundError`` if its name is gone, ``Corrupt`` if it is not what it should be."""
-        opened = self._take(path) or self._keep(path, self._read(partition, path))
+        opened = self._take(path) or self._add(partition, path)
         try:
             yield opened.file, opened.index
         finally:
@@ -57,6 +60,8 @@ class SegmentReaders:
         with self._closing(), self._lock:
             if path in self._open:
                 self._close(path)
+            if path in self._opening:
+                self._gone.add(path)
 
     def close(self) -> None:
         with self._closing(), self._lock:
@@ -81,6 +86,27 @@ class SegmentReaders:
                 self._open.move_to_end(path)
             return opened
 
+    def _add(self, partition: int, path: str) -> _Open:
+        with self._lock:
+            self._opening[path] += 1
+        try:
+            made = self._read(partition, path)
+        except BaseException:
+            with self._lock:
+                self._is_opened(path)
+            raise
+        with self._closing(), self._lock:
+            return self._keep(path, made, is_gone=self._is_opened(path))
+
+    def _is_opened(self, path: str) -> bool:
+        """One of those who open it has ended. Gives whether it was forgotten meanwhile."""
+        is_gone = path in self._gone
+        self._opening[path] -= 1
+        if not self._opening[path]:
+            del self._opening[path]
+            self._gone.discard(path)
+        return is_gone
+
     def _read(self, partition: int, path: str) -> _Open:
         file = self._files.open(path)
         try:
@@ -89,16 +115,18 @@ class SegmentReaders:
             file.close()
             raise
 
-    def _keep(self, path: str, made: _Open) -> _Open:
-        with self._closing(), self._lock:
-            opened = self._open.get(path)
-            if opened is None:
-                opened = self._open[path] = made
-                self._bytes += made.index.bytes_in_memory
-            else:
-                self._to_close.append(made.file)
-            opened.users += 1
-            return opened
+    def _keep(self, path: str, made: _Open, *, is_gone: bool) -> _Open:
+        opened = made
+        if is_gone:
+            made.is_forgotten = True
+        elif path in self._open:
+            opened = self._open[path]
+            self._to_close.append(made.file)
+        else:
+            self._open[path] = made
+            self._bytes += made.index.bytes_in_memory
+        opened.users += 1
+        return opened
 
     def _shrink(self) -> None:
         if not self._is_too_much():
