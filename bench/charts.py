@@ -99,7 +99,7 @@ def _ratio_bars(axes: Axes, rows: Sequence[Ratio]) -> None:
     _bars(axes, [f"{row.name}\n{row.place}, against {row.against}" for row in rows], spreads)
     for place, (row, spread) in enumerate(zip(rows, spreads, strict=True)):
         mine = Spread.of(row.ours).median
-        text = f"{spread.median:.2f}  ({mine:.3g} {row.unit})"
+        text = f"{spread.median:.2f}  ({_figure(mine)} {row.unit})"
         axes.text(spread.upper_quartile, place, f"  {text}", va="center", fontsize=8)
         if row.target is not None:
             axes.vlines(row.target, place - 0.4, place + 0.4, color=TARGET, linewidth=2)
@@ -115,9 +115,16 @@ def _rate_bars(axes: Axes, rows: Sequence[Ratio]) -> None:
         spreads += [Spread.of(row.ours), Spread.of(row.baseline)]
     _bars(axes, labels, spreads, [OURS, THEIRS] * len(rows))
     for place, spread in enumerate(spreads):
-        axes.text(spread.upper_quartile, place, f"  {spread.median:.3g}", va="center", fontsize=8)
+        axes.text(
+            spread.upper_quartile, place, f"  {_figure(spread.median)}", va="center", fontsize=8
+        )
     _leave_room(axes, max(spread.upper_quartile for spread in spreads))
     axes.set_xlabel("MB/s", fontsize=8)
+
+
+def _figure(value: float) -> str:
+    """Three figures, and no powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _share_bars(axes: Axes, rows: Sequence[Figure]) -> None:
