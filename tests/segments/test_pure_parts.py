@@ -405,3 +405,20 @@ def test_a_few_entries_are_made_as_many_are(
     assert list(made) == single
     assert not damaged(made.heads, made.payloads).any()
     assert made.payload_bytes == sum(map(len, payloads))
+
+
+@pytest.mark.parametrize("others", [0, 100])
+def test_a_payload_that_no_head_can_tell_the_size_of_is_refused(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    monkeypatch.setattr("stratalog.segments.entries.PAYLOAD_BYTES_MAX", 10)
+    payloads = [b"x"] * others + [b"x" * 11]
+    with pytest.raises(Invalid, match="up to 10 bytes"):
+        Entries.following(0, 1, payloads)
+    with pytest.raises(Invalid, match="up to 10 bytes"):
+        Entries.of(Entry(index, 1, payload) for index, payload in enumerate(payloads, 1))
+    assert len(Entries.following(0, 1, [b"x" * 10] * (others + 1))) == others + 1
+
+
+def test_no_entries_are_made_of_nothing() -> None:
+    assert len(Entries.following(0, 1, [])) == len(Entries.of([])) == 0

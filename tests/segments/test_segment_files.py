@@ -240,6 +240,19 @@ class TestGaps:
         run(main())
 
 
+def test_an_entry_that_is_kept_does_not_keep_the_heads_of_its_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await Disk.open(tmp_path) as disk:
+            part = await disk.partition("p")
+            await part.append([b"x"] * 1000)
+            await disk.flush()
+            async for kept in part.read(range(500, 502)):
+                base = kept.heads if kept.heads.base is None else kept.heads.base
+                assert len(base) == 2
+
+    run(main())
+
+
 class TestReadingAhead:
     def test_what_came_before_the_damage_is_given_out(self, tmp_path: Path) -> None:
         async def main() -> None:

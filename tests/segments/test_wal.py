@@ -37,6 +37,7 @@ from stratalog.errors import (
 )
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Disk, DiskOptions, Partition
+from stratalog.segments.work import DISK_THREADS_MAX
 
 
 class TestBehaviour01AcknowledgedAfterASync:
@@ -518,13 +519,16 @@ class TestBackPressure:
             options = DiskOptions(wal_file_bytes=2000, wal_files_max=1, timeout_s=3600)
             disk = await Disk.open(files, options)
             part = await disk.partition("p")
-            with files.failing("create", "seg/", errno.ENOSPC):
+            failing = files.failing("create", "seg/", errno.ENOSPC)
+            with failing, files.holding("create", "seg/") as gate:
                 await write_on(part, 3)
-                await until(lambda: len(names(tmp_path, "wal")) == 1)
+                await gate.reached()
                 waiting = asyncio.ensure_future(part.append([b"waits"]))
                 await asyncio.sleep(0)
                 assert not waiting.done()
-                await disk.close()
+                closing = asyncio.ensure_future(disk.close())
+                gate.let_go()
+                await closing
                 with pytest.raises(Closed):
                     await waiting
 
@@ -640,5 +644,60 @@ def test_a_batch_of_which_one_failed_call_says_nothing_is_written_again(
             assert not left
         async with await Disk.open(tmp_path, SMALL) as disk:
             assert list(await epochs(await disk.partition("p"))) == [1, 2, 3, 4, 5, 6]
+
+    run(main())
+
+
+def test_a_disk_that_is_full_is_told_as_such_and_a_checkpoint_frees_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last batch of a WAL file reaches beyond what was allocated for it."""
+    whole, allocate = os.pwritev, os.posix_fallocate
+
+    def full(fd: int, parts: Sequence[bytes], at: int, flags: int = 0) -> int:
+        if sum(map(len, parts)) > 4000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return whole(fd, parts, at, flags) if flags else whole(fd, parts, at)
+
+    def nothing_left(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def main() -> None:
+        async with await Disk.open(tmp_path, SMALL) as disk:
+            part = await disk.partition("p")
+            for group in (range(1, 11), range(11, 21), range(21, 23)):
+                await part.write(group[0] - 1, entries(group))
+                await disk.flush()
+            await part.write(22, entries(range(23, 24)))
+            before = len(names(tmp_path, "seg"))
+            monkeypatch.setattr(os, "pwritev", full)
+            monkeypatch.setattr(os, "posix_fallocate", nothing_left)
+            with pytest.raises(Full):
+                await part.append([b"x" * 2 * SMALL.wal_file_bytes])
+            await part.checkpoint(20, b"state")
+            await until(lambda: len(names(tmp_path, "seg")) < before)
+            monkeypatch.setattr(os, "pwritev", whole)
+            monkeypatch.setattr(os, "posix_fallocate", allocate)
+            await part.append([payload(24, 1)])
+            assert list(await epochs(part, range(21, 30))) == [21, 22, 23, 24]
+
+    if hasattr(os, "RWF_DSYNC"):
+        run(main())
+
+
+def test_writers_do_not_wait_for_readers_of_a_slow_disk(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = WatchedFiles(tmp_path)
+        async with await Disk.open(files, SMALL) as disk:
+            part = await disk.partition("p")
+            await part.write(0, entries(range(1, 11)))
+            await disk.flush()
+            with files.holding("read", "seg/") as gate:
+                readers = [asyncio.ensure_future(found(part)) for _ in range(2 * DISK_THREADS_MAX)]
+                await gate.reached()
+                await part.write(10, entries(range(11, 13)))
+                gate.let_go()
+                for read in await asyncio.gather(*readers):
+                    assert len(read) in (10, 12)
 
     run(main())

@@ -72,11 +72,15 @@ def test_parts_are_written_one_after_another(files: FileSystem, count: int, size
 
 @pytest.mark.parametrize("size", [0, 9, 3000])
 @pytest.mark.parametrize("count", [1, 2, PARTS_MAX + 1, 3 * PARTS_MAX])
-def test_parts_are_written_durably(files: FileSystem, count: int, size: int) -> None:
+@pytest.mark.parametrize("allocated", [1, 1 << 24])
+def test_parts_are_written_durably(
+    files: FileSystem, count: int, size: int, allocated: int
+) -> None:
     parts = [bytes([number % 251]) * size for number in range(count)]
     file = files.create("a")
+    file.allocate(allocated)
     assert file.write_durably(3, *parts) == size * count
-    assert file.read_at(3, file.size()) == b"".join(parts)
+    assert file.read_at(3, size * count) == b"".join(parts)
     file.close()
 
 
@@ -96,8 +100,9 @@ def test_a_system_that_cannot_write_durably_in_one_call_does_it_in_two(
     monkeypatch.setattr(os, "pwritev", refusing)
     monkeypatch.setattr(os, "fdatasync", synced.append)
     file = LocalFiles(tmp_path).create("a")
+    file.allocate(14)
     assert [file.write_durably(at, b"x" * 7) for at in (0, 7)] == [7, 7]
-    assert file.size() == 14
+    assert file.read_at(0, 20) == b"x" * 14
     assert len(synced) == 2
     file.close()
 
@@ -112,6 +117,7 @@ def test_what_is_written_too_short_is_finished_and_synced(
     )
     monkeypatch.setattr(os, "fdatasync", synced.append)
     file = LocalFiles(tmp_path).create("a")
+    file.allocate(8)
     assert file.write_durably(0, b"abcd", b"efgh") == 8
     assert file.read_at(0, 9) == b"abcdefgh"
     assert len(synced) == 1

@@ -179,6 +179,9 @@ class Compactor:
         except OSError as error:
             self.on_removable([path])
             raise typed(error, "writing a compacted segment", path) from error
+        except StratalogError:
+            self.on_removable([path])
+            raise
         sources = tuple(file.path for file in group)
         creates = [path] if by else []
 
@@ -214,6 +217,7 @@ class Compactor:
             scratch = Scratch(self._options.read_bytes)
             for file, wanted in alive:
                 with self._readers.using(partition, file.path) as (opened, index):
+                    index.must_have(wanted)
                     for places in index.chunks(wanted, self._options.read_bytes):
                         yield index.entries_at(opened, places, scratch)
 

@@ -99,8 +99,10 @@ class Entries:
         """Entries with the indexes that come next, all of one epoch."""
         if len(payloads) <= FEW and type(previous) is int and type(epoch) is int:
             kept = _kept(payloads)
-            _check_indexes(previous + 1, previous + len(kept))
-            _check_epochs(epoch, epoch)
+            if kept:
+                _check_indexes(previous + 1, previous + len(kept))
+                _check_epochs(epoch, epoch)
+                _check_size(max(map(len, kept)))
             return cls(_few_heads(previous + 1, epoch, kept), kept)
         return cls._made(np.arange(previous + 1, previous + 1 + len(payloads)), epoch, payloads)
 
@@ -138,6 +140,7 @@ class Entries:
             raise Invalid(f"these are no entries: {error}") from None
         _check_indexes(indexes.item(0), indexes.item(-1))
         _check_epochs(columns.item(0, 1), columns.item(-1, 1))
+        _check_size(int(sizes.max()))
         checks ^= _identity(columns[:, 0], columns[:, 1], sizes)
         checks <<= _HALF
         columns[:, 2] = checks | sizes
@@ -248,6 +251,11 @@ def _check_indexes(first: int, last: int) -> None:
 def _check_epochs(first: int, last: int) -> None:
     if not 1 <= first <= last <= EPOCH_MAX:
         raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
+
+
+def _check_size(largest: int) -> None:
+    if largest > PAYLOAD_BYTES_MAX:
+        raise Invalid(f"a payload has up to {PAYLOAD_BYTES_MAX} bytes", actual=largest)
 
 
 def _few_heads(first: int, epoch: int, payloads: Sequence[bytes]) -> Heads:

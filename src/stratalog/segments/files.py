@@ -127,10 +127,11 @@ class FileSystem(ReadableFiles, Protocol):
 class LocalFile:
     """A file of the operating system."""
 
-    __slots__ = ("_fd", "_syncs_as_it_writes")
+    __slots__ = ("_allocated", "_fd", "_syncs_as_it_writes")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._allocated = 0
         self._syncs_as_it_writes = hasattr(os, "RWF_DSYNC")
 
     def write_at(self, position: int, *parts: Buffer) -> int:
@@ -147,10 +148,14 @@ class LocalFile:
         return at - position
 
     def write_durably(self, position: int, *parts: Buffer) -> int:
-        """In one call if the system has it: a thread that returns from one waits for its turn."""
-        if not self._syncs_as_it_writes:
-            return write_then_sync(self, position, *parts)
+        """In one call if the system has it: a thread that returns from one waits for its turn.
+
+        If that fails, nobody knows which half of it did. So it is done only where the disk cannot
+        be full: that is to be told as what it is, a write that did not happen.
+        """
         size = sum(map(len, parts))
+        if not self._syncs_as_it_writes or position + size > self._allocated:
+            return write_then_sync(self, position, *parts)
         some = parts if len(parts) <= PARTS_MAX else _in_fewer_parts(parts, size)
         try:
             written = os.pwritev(self._fd, some, position, os.RWF_DSYNC)
@@ -160,7 +165,10 @@ class LocalFile:
             self._syncs_as_it_writes = False
             return write_then_sync(self, position, *parts)
         if written < size:
-            self._write_rest(position + written, memoryview(b"".join(some))[written:])
+            try:
+                self._write_rest(position + written, memoryview(b"".join(some))[written:])
+            except OSError as error:
+                raise NotWritten(error) from error
             self.sync()
         return size
 
@@ -193,6 +201,7 @@ class LocalFile:
         if sys.platform == "linux":
             try:
                 os.posix_fallocate(self._fd, 0, size)
+                self._allocated = size
             except OSError as error:
                 if error.errno not in _UNKNOWN_CALL:
                     raise

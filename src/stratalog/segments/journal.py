@@ -33,7 +33,7 @@ from stratalog.segments.layout import (
     encode_edit,
     no_longer_named,
 )
-from stratalog.segments.work import Tasks, in_thread
+from stratalog.segments.work import Tasks, in_sync_thread
 
 KIND = b"JRN1"
 REWRITE_BYTES_MIN = 1 << 20
@@ -196,7 +196,7 @@ class Journal:
         # Whatever comes of it, this number is spent: a later journal begins above it.
         self._last_record = number
         try:
-            await in_thread(write)
+            await in_sync_thread(write)
         except OSError as error:
             failure = typed(error, "writing to the journal", self._path)
             self._let_go()
@@ -239,7 +239,7 @@ class Journal:
         # There is no way back to the old one: the new one may count already, whatever fails.
         self._let_go()
         try:
-            file = await in_thread(write)
+            file = await in_sync_thread(write)
         except OSError as error:
             self.on_removable([path])
             raise typed(error, "beginning a journal", path) from error

@@ -10,13 +10,15 @@ from stratalog.segments.entries import Entries
 from stratalog.segments.work import Tasks, in_thread
 
 CHUNKS_AHEAD = 2
+CHUNKS_AT_A_TIME = 16
+"""After so many a thread is given back, so that others have their turn."""
 
 
 class ReadAhead:
     """Goes through chunks in a thread, as long as few of them wait.
 
-    The thread goes from one to the next without asking the event loop, and ends when enough wait:
-    a slow consumer holds none.
+    The thread goes from one to the next without asking the event loop, and ends when enough wait
+    or after a while: a slow consumer holds none, and nobody holds one for long.
     """
 
     def __init__(self, chunks: Generator[Entries], tasks: Tasks) -> None:
@@ -53,9 +55,9 @@ class ReadAhead:
         return thread
 
     def _read(self) -> None:
-        while len(self._ready) < CHUNKS_AHEAD and not self._is_given_up:
+        for _ in range(CHUNKS_AT_A_TIME):
             entries = next(self._chunks, None)
             self._ready.append(entries)
             self._loop.call_soon_threadsafe(self._news.set)
-            if entries is None:
+            if entries is None or len(self._ready) >= CHUNKS_AHEAD or self._is_given_up:
                 return

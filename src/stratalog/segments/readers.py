@@ -7,6 +7,7 @@ of one finishes whatever happens.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from stratalog.segments.files import File, FileSystem
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.segment_file import SegmentIndex
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -75,8 +78,12 @@ class SegmentReaders:
         that has no name any more takes a while."""
         yield
         while self._to_close:
-            with contextlib.suppress(IndexError):  # another thread was faster
+            try:
                 self._to_close.popleft().close()
+            except IndexError:
+                return  # another thread was faster
+            except OSError as error:
+                log.warning("a segment file could not be closed: %s", error)
 
     def _take(self, path: str) -> _Open | None:
         with self._lock:

@@ -145,16 +145,9 @@ class Reader:
     def _chunks(self, partition: int, file: SegmentFile, wanted: IndexSet) -> Generator[Entries]:
         """In threads, one after another. The file stays open from the first to the last."""
         with self._readers.using(partition, file.path) as (opened, index):
-            count = 0
+            index.must_have(wanted)
             for places in index.chunks(wanted, self._options.read_bytes):
-                entries = index.entries_at(opened, places)
-                count += len(entries)
-                yield entries
-            if count != len(wanted):
-                raise Corrupt(
-                    f"{file.path} lacks {len(wanted) - count} entries that it should have",
-                    path=file.path,
-                )
+                yield index.entries_at(opened, places)
 
 
 def indexes_near(plan: Plan, wanted: IndexSet) -> IndexSet:

@@ -123,6 +123,14 @@ class SegmentIndex:
             chosen.sum()
         )
 
+    def must_have(self, wanted: IndexSet) -> None:
+        """``Corrupt`` if not all of these entries are in the file."""
+        lacking = len(wanted) - int(wanted.contains(self.indexes).sum())
+        if lacking:
+            raise Corrupt(
+                f"{self.path} lacks {lacking} entries that it should have", path=self.path
+            )
+
     def chunks(self, wanted: IndexSet, bytes_max: int) -> Iterator[Places]:
         """The places of entries in a set, about so many bytes to be read at a time.
 
@@ -164,6 +172,8 @@ class SegmentIndex:
         are_neighbours = high - low == len(places)
         chosen = slice(low, high) if are_neighbours else places
         heads, ends = self.heads[chosen], self.ends[chosen]
+        if are_neighbours and scratch is None:
+            heads = heads.copy()  # whoever keeps them does not keep those of the whole file
         starts = ends - heads["size"]
         if are_neighbours or not len(breaks := _wide_gaps(starts, ends)):
             first, size = starts.item(0), ends.item(-1) - starts.item(0)

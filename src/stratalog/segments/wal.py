@@ -28,7 +28,7 @@ from stratalog.segments.layout import Opened, WalFile
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.stats import Meters
 from stratalog.segments.wal_file import KIND, Section, batch_parts, wal_path
-from stratalog.segments.work import in_thread
+from stratalog.segments.work import in_sync_thread
 
 
 @dataclass(eq=False, slots=True)
@@ -203,7 +203,7 @@ class Wal:
             except StratalogError as error:
                 self._fail(self._take_everything(), _before_it_failed(error))
                 return
-            stopped = await in_thread(self._write_batches)
+            stopped = await in_sync_thread(self._write_batches)
             if stopped.error is not None:
                 await self._recover(stopped)
             elif self._current is not None and self._is_full(self._current):
@@ -273,7 +273,7 @@ class Wal:
         current = self._current
         if current is None:
             return False
-        stopped = await in_thread(lambda: self._write_one(current, writes))
+        stopped = await in_sync_thread(lambda: self._write_one(current, writes))
         if stopped is not None:
             self._is_in_doubt = stopped.may_be_there
             self._close_current()
@@ -331,7 +331,7 @@ class Wal:
             return file
 
         try:
-            file = await in_thread(create)
+            file = await in_sync_thread(create)
         except OSError as error:
             self.on_removable([path])
             raise typed(error, "beginning a WAL file", path) from error

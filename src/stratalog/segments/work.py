@@ -12,12 +12,19 @@ from stratalog.segments.files import File
 T = TypeVar("T")
 
 DISK_THREADS_MAX = 16
+SYNC_THREADS_MAX = 16
 
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run it on one of the process's threads for disks."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(thread_pool("disk", DISK_THREADS_MAX), work)
+
+
+async def in_sync_thread(work: Callable[[], T]) -> T:
+    """For the WAL and the journal: everybody waits for them, so they do not wait for readers."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(thread_pool("disk-sync", SYNC_THREADS_MAX), work)
 
 
 class Tasks:
