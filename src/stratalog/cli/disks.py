@@ -77,7 +77,8 @@ def check_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbos
         from stratalog.segments import check_disk
 
         with ExitStack() as stack:
-            return await check_disk(directory, on_progress=_Bar(stack, shown=not as_json))
+            bar = output.LateBar(stack, "checking", unit="bytes", shown=not as_json)
+            return await check_disk(directory, on_progress=bar)
 
     report = run(work(), verbose=verbose)
     if as_json:
@@ -86,21 +87,6 @@ def check_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbos
         _draw_check(report)
     if not report.clean:
         raise typer.Exit(exits.exit_code(Corrupt("")))
-
-
-class _Bar:
-    """The bar of a check, once it is known how much there is."""
-
-    def __init__(self, stack: ExitStack, *, shown: bool) -> None:
-        self._stack = stack
-        self._shown = shown
-        self._advance: output.Advance | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._advance is None:
-            bar = output.progress("checking", total, unit="bytes", shown=self._shown)
-            self._advance = self._stack.enter_context(bar)
-        self._advance(done)
 
 
 def _draw_info(report: DiskReport) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -142,6 +142,23 @@ def progress(what: str, total: int | None, *, unit: str, shown: bool) -> Iterato
     with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+class LateBar:
+    """A bar that appears once it is known how long it will be."""
+
+    def __init__(self, stack: ExitStack, what: str, *, unit: str, shown: bool) -> None:
+        self._stack = stack
+        self._what = what
+        self._unit = unit
+        self._shown = shown
+        self._advance: Advance | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._advance is None:
+            bar = progress(self._what, total, unit=self._unit, shown=self._shown)
+            self._advance = self._stack.enter_context(bar)
+        self._advance(done)
 
 
 def count(number: int, noun: str) -> str:

@@ -36,8 +36,8 @@ def verify(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
         from stratalog.objectlog.verification import verify as examine
 
         with ExitStack() as stack:
-            progress = _Progress(stack, shown=not as_json)
-            return await examine(url, on_progress=progress)
+            bar = output.LateBar(stack, "verifying", unit="records", shown=not as_json)
+            return await examine(url, on_progress=bar)
 
     report = run(work(), verbose=verbose)
     if as_json:
@@ -46,21 +46,6 @@ def verify(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
         tell(report)
     if not report.proven:
         raise typer.Exit(exits.exit_code(Corrupt("")))
-
-
-class _Progress:
-    """A bar that appears once it is known how long it will be."""
-
-    def __init__(self, stack: ExitStack, *, shown: bool) -> None:
-        self._stack = stack
-        self._shown = shown
-        self._advance: output.Advance | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._advance is None:
-            bar = output.progress("verifying", total, unit="records", shown=self._shown)
-            self._advance = self._stack.enter_context(bar)
-        self._advance(done)
 
 
 def tell(report: VerifyReport) -> None:
