@@ -60,13 +60,13 @@ def failures(calls: list[FileCall]) -> Iterator[Failure]:
             yield Failure(call, errno.EIO, A_WHILE)
 
 
-def survive_failures(stage: Stage) -> int:
+def survive_failures(stage: Stage, *, at_once: bool = False) -> int:
     """At every call of the step. Gives how many failures that were.
 
     After one of three the disk is used on; after the others the power goes at once, with whatever
     the failure has left open.
     """
-    before, count = prologue(stage), 0
+    before, count = prologue(stage, at_once=at_once), 0
     for failure in failures(calls_of_step(stage, before)):
         is_used_on = count % 3 == 0
         with told(f"{failure}, then {'used on' if is_used_on else 'the power was lost'}"):

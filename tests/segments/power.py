@@ -37,8 +37,8 @@ OPTIONS = DiskOptions(
     open_files_max=2,
     timeout_s=5.0,
 )
-CHANGING = {"create", "write", "allocate", "sync", "rename", "remove", "sync_folder", "make_folder"}
-TEARABLE = {"write", "sync", "sync_folder", "make_folder"}
+TEARABLE = {"write", "write_durably", "sync", "sync_folder", "make_folder"}
+CHANGING = TEARABLE | {"create", "allocate", "rename", "remove"}
 TIME_MAX_S = 600.0
 
 
@@ -114,9 +114,9 @@ async def opened(files: SimulatedFiles, model: DiskModel, stage: Stage, simulati
     return Witness(disk, files, model)
 
 
-def prologue(stage: Stage) -> Played:
+def prologue(stage: Stage, *, at_once: bool = False) -> Played:
     """The directory as the prologue leaves it, closed."""
-    files, model = SimulatedFiles(random=Random(1)), DiskModel()
+    files, model = SimulatedFiles(random=Random(1), at_once=at_once), DiskModel()
     if stage.prologue is not nothing:
 
         async def script(simulation: Simulation) -> None:
@@ -260,13 +260,15 @@ def told(what: object) -> Iterator[None]:
         raise
 
 
-def survive_power_loss(stage: Stage, *, losses: int = 2, thoroughly: bool = False) -> int:
+def survive_power_loss(
+    stage: Stage, *, losses: int = 2, thoroughly: bool = False, at_once: bool = False
+) -> int:
     """At every call of the step. Gives how many different states of the disk that left.
 
     All of them are opened and compared. Unless it is done ``thoroughly``, one of four is used on,
     and one of three that a kill has left loses its power later.
     """
-    before, random, seen = prologue(stage), Random(0), set[int]()
+    before, random, seen = prologue(stage, at_once=at_once), Random(0), set[int]()
 
     def is_new(left: Played, survivor: SimulatedFiles) -> bool:
         count = len(seen)

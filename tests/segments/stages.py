@@ -191,6 +191,9 @@ STAGES = [
 ]
 
 
+WRITING = [stage for stage in STAGES if stage.step in (writing_with_roll_over, overwriting)]
+
+
 @contextmanager
 def patched(stage: Stage) -> Iterator[None]:
     """With the limits that a stage needs."""

@@ -69,7 +69,9 @@ class Fire:
         self.simulation = simulation
         self.random = simulation.random
         self.trace = simulation.trace
-        self.files = SimulatedFiles(random=Random(self.random.getrandbits(32)))
+        self.files = SimulatedFiles(
+            random=Random(self.random.getrandbits(32)), at_once=bool(simulation.seed % 2)
+        )
         self.model = DiskModel()
         self.options = options_of(self.random)
         self.written = 0

@@ -91,7 +91,28 @@ class SimulatedFile:
         return len(written)
 
     def write_durably(self, position: int, *parts: Buffer) -> int:
-        return write_then_sync(self, position, *parts)
+        """In one call, if this file system has it, within what was allocated; else in two."""
+        written = b"".join(parts)
+        if not self._files.at_once or position + len(written) > len(self._inode.current):
+            return write_then_sync(self, position, *parts)
+
+        def write(size: int) -> None:
+            self._files._disk.write(self._opened(writing=True), position, written[:size])
+
+        def write_and_sync() -> None:
+            write(len(written))
+            self._opened().sync()
+
+        def tear() -> None:
+            write(self._files._random.randrange(len(written) + 1))
+            self._opened().sync_partly(Luck(self._files._random, mixed=True))
+
+        def fail() -> None:
+            write(self._files._random.randrange(len(written) + 1))
+            self._opened().fail_to_sync()
+
+        self._files._call("write_durably", self._path, write_and_sync, torn=tear, failed=fail)
+        return len(written)
 
     def read_at(self, position: int, size: int) -> bytes:
         def read() -> bytes:
@@ -141,8 +162,18 @@ class SimulatedFile:
 class SimulatedFiles:
     """See the module's docstring for what may go wrong."""
 
-    def __init__(self, *, random: Random | None = None, capacity_bytes: int | None = None) -> None:
-        """``random`` draws how much of a torn or failed call happens."""
+    def __init__(
+        self,
+        *,
+        random: Random | None = None,
+        capacity_bytes: int | None = None,
+        at_once: bool = False,
+    ) -> None:
+        """``random`` draws how much of a torn or failed call happens.
+
+        ``at_once`` says whether this file system writes and syncs in one call, as Linux does.
+        """
+        self.at_once = at_once
         self.calls: list[FileCall] = []
         self.dead = False
         self._disk = MemoryDisk(capacity_bytes=capacity_bytes)
@@ -285,7 +316,7 @@ class SimulatedFiles:
         self._disk.capacity_bytes = capacity_bytes
 
     def _successor(self, disk: MemoryDisk, random: Random) -> SimulatedFiles:
-        successor = SimulatedFiles(random=random)
+        successor = SimulatedFiles(random=random, at_once=self.at_once)
         successor._disk = disk
         return successor
 
