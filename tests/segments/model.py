@@ -52,6 +52,8 @@ class PartitionModel:
     """Pending, in the order of their calls."""
     checkpoints: list[Checkpointed] = field(default_factory=list)
     """Pending."""
+    creations: int = 0
+    """How often it was made, or is just being made."""
     is_here: bool = True
     is_open: bool = False
     """Its creation or its removal is pending."""

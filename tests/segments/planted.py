@@ -139,5 +139,5 @@ def epoch_ignored_on_overwrite() -> Iterator[None]:
 @contextmanager
 def found_is_taken_for_durable() -> Iterator[None]:
     """Opening builds on what a killed process may have left unsynced."""
-    with patch.object(disk, "make_durable", lambda _files, _layout: None):
+    with patch.object(disk, "make_durable", lambda *_: None):
         yield

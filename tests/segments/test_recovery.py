@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from segments.disks import (
     damage,
     entries,
     epochs,
+    found,
     layout_of,
     names,
     one,
@@ -27,11 +30,12 @@ from segments.disks import (
     until,
 )
 from segments.killed_writer import OPTIONS, write_after
-from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened
+from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions
 from stratalog.segments.files import LocalFiles
 from stratalog.segments.layout import Layout
+from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
 
 WRITER = Path(__file__).with_name("killed_writer.py")
 PATIENCE_S = 60.0
@@ -428,3 +432,40 @@ class TestOneProcessAtATime:
             run(Disk.open(tmp_path, DiskOptions()))
         assert (tmp_path / "thesis.tex").read_text() == "three years of work"
         assert set(names(tmp_path, ".")) <= {"thesis.tex", "LOCK"}
+
+
+def test_what_a_killed_process_could_not_sync_is_durable_once_it_is_shown() -> None:
+    """Its pages count as clean: they can be read, and no sync writes them."""
+    files = SimulatedFiles(random=Random(1))
+
+    async def main(simulation: Simulation) -> None:
+        disk = await Disk.open(files, SMALL, runtime=simulation.runtime)
+        part = await disk.partition("p")
+        await part.append([b"kept"])
+
+        def broken(call: FileCall) -> int | None:
+            return errno.EIO if call.operation in ("sync", "create") else None
+
+        files.fail_if(broken)
+        with pytest.raises(Unknown):
+            await part.append([b"nobody knows"])
+
+    simulate(main, 1)
+    killed = files.after_kill()
+    shown: list[bytes] = []
+
+    async def open_and_look(simulation: Simulation) -> None:
+        disk = await Disk.open(killed, SMALL, runtime=simulation.runtime)
+        shown[:] = [entry.payload for entry in await found(await disk.partition("p"))]
+        killed.crash()
+
+    simulate(open_and_look, 2)
+    assert shown == [b"kept", b"nobody knows"]
+    after = killed.after_power_loss(Random(3))
+
+    async def look_again(simulation: Simulation) -> None:
+        async with await Disk.open(after, SMALL, runtime=simulation.runtime) as disk:
+            part = await disk.partition("p")
+            assert [entry.payload for entry in await found(part)] == shown
+
+    simulate(look_again, 3)

@@ -33,13 +33,15 @@ class Witness:
         known = self.model.partitions.get(name)
         if known is None:
             known = self.model.partitions[name] = PartitionModel(is_here=False, is_open=True)
+        known.creations += 1
         try:
             await self.disk.partition(name)
         except Unknown:
             known.is_unknown = True
             raise
         except StratalogError:
-            if not known.is_unknown and not known.is_here:
+            known.creations -= 1
+            if not known.is_unknown and not known.is_here and not known.creations:
                 self.model.partitions.pop(name, None)
             raise
         if not known.is_here:
@@ -72,7 +74,7 @@ class Witness:
         )
         partition = await self._partition(name)
         known.writes.append(written)
-        with self._noting(known, written):
+        with self._noting(known, written, changes=entries[-1].index > partition.last):
             acknowledged = await partition.write(previous, Entries.of(entries))
         expected = IndexSet.of([each.index for each in entries])
         if acknowledged != expected:
@@ -84,11 +86,11 @@ class Witness:
         written = Written(after)
         partition = await self._partition(name)
         known.writes.append(written)
-        with self._noting(known, written):
+        with self._noting(known, written, changes=after < partition.last):
             await partition.truncate(after)
 
     @contextmanager
-    def _noting(self, known: PartitionModel, written: Written) -> Iterator[None]:
+    def _noting(self, known: PartitionModel, written: Written, *, changes: bool) -> Iterator[None]:
         was_unknown = known.is_unknown
         try:
             yield
@@ -99,7 +101,7 @@ class Witness:
             known.forget(written)
             raise
         known.acknowledge(written)
-        if was_unknown:  # it is there, since something could be written to it
+        if was_unknown and changes:  # it is there, since something could be written to it
             known.is_here, known.is_open, known.is_unknown = True, False, False
 
     async def checkpoint(self, name: str, index: int, state: bytes, live: IndexSet = EMPTY) -> None:

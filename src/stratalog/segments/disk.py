@@ -20,6 +20,7 @@ from stratalog.errors import Closed, Conflict, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.engine import Engine
 from stratalog.segments.files import FileSystem, LocalFiles, typed_errors
+from stratalog.segments.frames import HEAD_BYTES
 from stratalog.segments.layout import Created, Edit, Layout, Removed
 from stratalog.segments.opening import (
     Found,
@@ -224,6 +225,7 @@ async def _recover(engine: Engine, found: Found) -> None:
         engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
     engine.wal.next_batch = found.layout.next_batch
     replay = replay_wal(engine.files, engine.disk, found.layout)
+    last_batch = range(0)
     while (each := await in_thread(lambda: next(replay, None))) is not None:
         wal, batches, next_batch = each
         for batch in batches:
@@ -231,11 +233,13 @@ async def _recover(engine: Engine, found: Found) -> None:
                 partition = engine.partitions.get(section.partition)
                 if partition is not None:
                     partition.replay(wal.number, section, wal.path)
+        ends = [HEAD_BYTES, *(batch.end for batch in batches)]
+        last_batch = range(*ends[-2:]) if batches else range(0)
         engine.wal.next_batch = next_batch
         engine.segment_writer.put(wal, next_batch)
     for partition in engine.partitions.values():
         partition.recovered()
-    await in_thread(lambda: make_durable(engine.files, found.layout))
+    await in_thread(lambda: make_durable(engine.files, found.layout, last_batch))
 
 
 def _check_name(name: str) -> None:

@@ -109,6 +109,9 @@ class FileSystem(ReadableFiles, Protocol):
     def create(self, path: str) -> File:
         """A new file to write and read. ``FileExistsError`` if there is one."""
 
+    def open_again(self, path: str) -> File:
+        """An existing file to write and read."""
+
     def make_folder(self, folder: str) -> None:
         """Make it, and those above it. Fine if it exists."""
 
@@ -244,6 +247,9 @@ class LocalFiles:
 
     def open(self, path: str) -> File:
         return LocalFile(os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def open_again(self, path: str) -> File:
+        return LocalFile(os.open(self.root / path, os.O_RDWR | os.O_CLOEXEC))
 
     def exists(self, path: str) -> bool:
         try:

@@ -185,12 +185,21 @@ def read_live(files: ReadableFiles, path: str) -> IndexSet | None:
         return None
 
 
-def make_durable(files: FileSystem, layout: Layout) -> None:
-    """Sync what was read. The journal needs none: its successor repeats it."""
+def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
+    """Sync what was read. The journal needs none: its successor repeats it.
+
+    If the last sync of a process that was killed had failed, the kernel takes the pages of its
+    batch for clean, so that a sync would do nothing for them. Therefore the last batch of the last
+    file is written again, over itself: whatever is torn of that is as it was.
+    """
     files.sync_folder("")
     for wal in layout.wals:
-        file = files.open(wal.path)
+        is_last = wal.number == max(each.number for each in layout.wals)
+        file = files.open_again(wal.path) if is_last and last_batch else files.open(wal.path)
         try:
+            if is_last and last_batch:
+                again = file.read_at(last_batch.start, len(last_batch))
+                file.write_at(last_batch.start, again)
             file.sync()
         finally:
             file.close()

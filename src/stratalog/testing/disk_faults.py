@@ -198,6 +198,10 @@ class SimulatedFiles:
         inode = self._call("open", path, lambda: self._disk.open(path))
         return SimulatedFile(self, path, inode, writable=False)
 
+    def open_again(self, path: str) -> SimulatedFile:
+        inode = self._call("open", path, lambda: self._disk.open(path))
+        return SimulatedFile(self, path, inode, writable=True)
+
     def exists(self, path: str) -> bool:
         return self._call("exists", path, lambda: self._disk.exists(path))
 
