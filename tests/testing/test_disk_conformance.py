@@ -124,9 +124,8 @@ def test_what_is_written_too_short_is_finished_and_synced(
     file.close()
 
 
-def test_a_write_without_an_end_is_told_from_a_sync_that_failed(files: FileSystem) -> None:
-    if not isinstance(files, SimulatedFiles):
-        pytest.skip("a real disk does not fail when it is asked to")
+def test_a_write_without_an_end_is_told_from_a_sync_that_failed() -> None:
+    files = SimulatedFiles()
     file = files.create("a")
     files.fail_if(lambda call: errno.EIO if call.operation == "write" else None)
     with pytest.raises(NotWritten) as told:

@@ -15,7 +15,8 @@ file and giving back a lock are not calls: they cannot fail, and work on a dead 
 
 A write that fails has written a beginning. A sync that fails drops what it should have synced, as
 Linux does: it can be read until the machine goes down, and no later sync makes it durable, only
-writing it again. Whatever else fails has no effect.
+writing it again. A write and a sync in one call (``at_once``) may fail in either half. Whatever
+else fails has no effect.
 
 ``after_power_loss`` and ``after_kill`` give the directory as the next process finds it. They leave
 this one as it is, so that a test may look at many outcomes of one crash. ``disk_state`` says what
@@ -71,22 +72,13 @@ class SimulatedFile:
 
     def write_at(self, position: int, *parts: Buffer) -> int:
         written = b"".join(parts)
-
-        def write(size: int) -> None:
-            self._files._disk.write(self._opened(writing=True), position, written[:size])
-
-        def write_a_beginning() -> None:
-            write(self._files._random.randrange(len(written) + 1))
-
-        def fail_before_the_end() -> None:
-            write(self._files._random.randrange(max(1, len(written))))
-
+        draw = self._files._random.randrange
         self._files._call(
             "write",
             self._path,
-            lambda: write(len(written)),
-            torn=write_a_beginning,
-            failed=fail_before_the_end,
+            lambda: self._write(position, written),
+            torn=lambda: self._write(position, written[: draw(len(written) + 1)]),
+            failed=lambda: self._write(position, written[: draw(max(1, len(written)))]),
         )
         return len(written)
 
@@ -96,23 +88,26 @@ class SimulatedFile:
         if not self._files.at_once or position + len(written) > len(self._inode.current):
             return write_then_sync(self, position, *parts)
 
-        def write(size: int) -> None:
-            self._files._disk.write(self._opened(writing=True), position, written[:size])
-
         def write_and_sync() -> None:
-            write(len(written))
+            self._write(position, written)
             self._opened().sync()
 
+        def write_some() -> None:
+            self._write(position, written[: self._files._random.randrange(len(written) + 1)])
+
         def tear() -> None:
-            write(self._files._random.randrange(len(written) + 1))
+            write_some()
             self._opened().sync_partly(Luck(self._files._random, mixed=True))
 
         def fail() -> None:
-            write(self._files._random.randrange(len(written) + 1))
+            write_some()
             self._opened().fail_to_sync()
 
         self._files._call("write_durably", self._path, write_and_sync, torn=tear, failed=fail)
         return len(written)
+
+    def _write(self, position: int, data: bytes) -> None:
+        self._files._disk.write(self._opened(writing=True), position, data)
 
     def read_at(self, position: int, size: int) -> bytes:
         def read() -> bytes:
