@@ -63,7 +63,12 @@ class Setsum:
     def of_digests(cls, digests: bytes) -> Setsum:
         """The sum of items whose SHA3-256 digests are concatenated in ``digests``."""
         columns = np.frombuffer(digests, dtype="<u4").reshape(-1, 8)
-        return cls._of_totals(columns.sum(axis=0, dtype=np.uint64))
+        return cls.of_totals(columns.sum(axis=0, dtype=np.uint64))
+
+    @classmethod
+    def of_totals(cls, totals: npt.NDArray[np.uint64]) -> Setsum:
+        """The sum of items the eight columns of whose digests were added up, without primes."""
+        return cls._trusted((totals % _primes).astype("<u4").tobytes())
 
     @classmethod
     def total(cls, sums: Iterable[Setsum]) -> Setsum:
@@ -79,10 +84,6 @@ class Setsum:
         except ValueError:
             raise Invalid(f"not a setsum in hex: {text!r}") from None
         return cls(digest)
-
-    @classmethod
-    def _of_totals(cls, totals: npt.NDArray[np.uint64]) -> Setsum:
-        return cls._trusted((totals % _primes).astype("<u4").tobytes())
 
     @classmethod
     def _trusted(cls, digest: bytes) -> Setsum:

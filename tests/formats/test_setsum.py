@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,10 @@ from hypothesis import strategies as st
 
 from stratalog import Setsum
 from stratalog.errors import Invalid
+from stratalog.hashing import Unusable
+from stratalog.hashing.kernel import Kernel
+from stratalog.hashing.making import Maker
+from stratalog.objectlog import record_sums
 from stratalog.objectlog.record_sums import (
     CHUNK_RECORDS,
     JOIN_BYTES_MAX,
@@ -29,6 +35,20 @@ VECTORS = {
 U63 = st.integers(0, 2**63 - 1)
 ITEMS = st.lists(st.binary(max_size=40), max_size=20)
 SUMS = ITEMS.map(lambda items: Setsum.of(*items))
+
+
+def never() -> Kernel:
+    raise Unusable("by hashlib alone")
+
+
+@pytest.fixture(params=["hashlib", "vectors"], scope="module", autouse=True)
+def hashed_by(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything here is true with the extra ``fast`` and without it."""
+    maker = Maker() if request.param == "vectors" else Maker(never)
+    assert (maker.wait() is not None) == (request.param == "vectors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_sums, "MAKER", maker)
+        yield
 
 
 def sum_of(offsets: list[int], timestamp_us: int, bodies: list[bytes]) -> Setsum:

@@ -1,7 +1,9 @@
 """What the records of a batch add up to: one hash a record, everything else in bulk.
 
-A record's item is ``offset (u64 BE) ‖ timestamp_us (u64 BE) ‖ body``. How it gets to the hash
-decides what a batch costs beside the hash itself:
+A record's item is ``offset (u64 BE) ‖ timestamp_us (u64 BE) ‖ body``. With the extra ``fast`` all
+items of a batch are hashed and added up by one call (see ``stratalog.hashing``), which also leaves
+the interpreter to others. Without it each goes through ``hashlib``, and how it gets there decides
+what a batch costs beside the hash itself:
 
     small bodies    header and body of a whole chunk are joined by Arrow, so that each record is one
                     object and one call; copying is cheaper than a view and a second call
@@ -26,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stratalog.hashing.making import MAKER
 from stratalog.setsum import Setsum
 
 CHUNK_RECORDS = 1024
@@ -62,6 +65,9 @@ def sum_of_records(
     headers[:, 0] = offsets
     headers[:, 1] = timestamps_us
     bounds = body_bounds(bodies)
+    kernel = MAKER.kernel_for(len(offsets), int(bounds[-1] - bounds[0]))
+    if kernel is not None:
+        return Setsum.of_totals(kernel.totals(headers, bodies.buffers()[2], bounds))
     if len(bounds) > 1 and bounds[1] - bounds[0] < PARALLEL_BYTES_MIN:
         with _turn:
             digests = b"".join(_digests(headers, bodies, bounds))
