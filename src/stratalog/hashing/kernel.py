@@ -57,15 +57,16 @@ class Kernel:
         totals = np.zeros(8, dtype=np.uint64)
         if not len(lengths):
             return totals
+        shortest, longest = int(lengths.min()), int(lengths.max())
         # What runs below believes its arguments, so it must not be lied to.
         size, address = (bodies.size, bodies.address) if bodies is not None else (0, 0)
-        if bounds[0] < 0 or lengths.min() < 0 or bounds[-1] > size:
+        if bounds[0] < 0 or shortest < 0 or bounds[-1] > size:
             raise ValueError("the bounds of the bodies are not within their data")
         if headers.nbytes != HEADER_BYTES * len(lengths):
             raise ValueError("not one header for each body")
         headers = np.ascontiguousarray(headers)
         bounds = np.ascontiguousarray(bounds)
-        order = _order(lengths)
+        order = _order(lengths, shortest, longest)
         self._function(
             len(lengths),
             order.ctypes.data,
@@ -101,14 +102,14 @@ def lanes_of(features: dict[str, bool]) -> int:
     return 2
 
 
-def _order(lengths: Bounds) -> npt.NDArray[np.uint64]:
-    """Records of about the same length beside each other. Exactly by the number of blocks, up to
-    the numbers that are sorted by their digits; beyond, a lane or two may be idle."""
+def _order(lengths: Bounds, shortest: int, longest: int) -> npt.NDArray[np.uint64]:
+    """Records with the same number of blocks beside each other."""
+    fewest, most = ((length + HEADER_BYTES) // BLOCK_BYTES for length in (shortest, longest))
+    if fewest == most:
+        return np.arange(len(lengths), dtype=np.uint64)
     blocks = (lengths + np.int64(HEADER_BYTES)) // BLOCK_BYTES
-    if blocks[0] == blocks[-1] and blocks.min() == blocks.max():
-        return np.arange(len(blocks), dtype=np.uint64)
-    if blocks.max() <= np.iinfo(np.uint16).max:
-        blocks = blocks.astype(np.uint16)
+    if most <= np.iinfo(np.uint16).max:
+        blocks = blocks.astype(np.uint16)  # numbers that are sorted by their digits
     return np.argsort(blocks, kind="stable").astype(np.uint64)
 
 

@@ -29,6 +29,7 @@ from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.position import FIRST_OFFSET, check_offset
+from stratalog.objectlog.record_sums import bytes_of_records
 from stratalog.objectlog.seal import predecessor_of, seal_of
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stats import ReaderCounters, summarise
@@ -37,6 +38,7 @@ from stratalog.objectlog.tree import Tree, Window, cut, key_of, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
 from stratalog.store.counted import CountedStore, Usage
+from stratalog.store.in_place import get_then
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
 from stratalog.store.sibling import sibling
@@ -198,7 +200,7 @@ class LogReader:
             raise NotFound(
                 f"{fragment.path} was replaced", path=fragment.path, hint="Scan again."
             ) from None
-        self._batches.put(key_of(fragment), batch, batch.nbytes)
+        self._batches.put(key_of(fragment), batch, bytes_of_records(batch))
         return batch
 
     async def batches(
@@ -220,7 +222,7 @@ class LogReader:
             async for part in ahead:
                 if part.num_rows:
                     self._counters.records += part.num_rows
-                    self._counters.record_bytes += part.nbytes
+                    self._counters.record_bytes += bytes_of_records(part)
                     yield part
 
     async def records(
@@ -398,15 +400,21 @@ class LogReader:
 
     async def _read(self, fragment: Fragment) -> pa.RecordBatch:
         loop = asyncio.get_running_loop()
+        store = self._tree.store_of(fragment)
         started_s = loop.time()
-        blob = await self._tree.store_of(fragment).get(fragment.path)
-        self._counters.fragments.add(loop.time() - started_s, len(blob.data))
-        verify = self._options.verify
-        if fragment.num_bytes <= DECODE_INLINE_BYTES_MAX:
-            return decode_fragment(blob.data, fragment, verify=verify)
-        return await self._runtime.compute(
-            lambda: decode_fragment(blob.data, fragment, verify=verify)
-        )
+        arrived: list[tuple[float, int]] = []
+
+        def decode(data: bytes) -> pa.RecordBatch:
+            arrived.append((loop.time() - started_s, len(data)))
+            return decode_fragment(data, fragment, verify=self._options.verify)
+
+        try:
+            if fragment.num_bytes <= DECODE_INLINE_BYTES_MAX:
+                return decode((await store.get(fragment.path)).data)
+            return await get_then(store, fragment.path, decode, self._runtime)
+        finally:
+            for took_s, size in arrived:
+                self._counters.fragments.add(took_s, size)
 
     async def _once_more(self, error: NotFound, gone: str | None, window: Window, etag: str) -> str:
         """Load the manifest because an object is gone; it is damage if it is gone twice."""

@@ -85,6 +85,14 @@ def body_views(column: pa.Array) -> list[memoryview]:
     return [data[low:high] for low, high in pairwise(body_bounds(column).tolist())]
 
 
+def bytes_of_records(batch: pa.RecordBatch) -> int:
+    """What ``batch.nbytes`` is. Arrow lets go of the interpreter to find it out, which a thread
+    that has to wait to get it back pays for with ten times the time."""
+    bounds = body_bounds(batch.column(2))
+    numbers: int = 2 * 8 * batch.num_rows
+    return numbers + bounds.nbytes + int(bounds[-1] - bounds[0])
+
+
 def body_bounds(column: pa.Array) -> npt.NDArray[np.int32]:
     """Where each body begins, and where the last one ends."""
     stored = column.buffers()[1]

@@ -28,6 +28,7 @@ from stratalog.objectlog.tree import Tree
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store.cas import Patience, put_once
+from stratalog.store.in_place import get_then
 from stratalog.store.protocol import Store
 
 OnProgress = Callable[[int, int], None]
@@ -113,8 +114,8 @@ class Rewriter:
             if fragment is whole.keeper:
                 portion.fragments.append(fragment)
                 continue
-            data = (await self._tree.store_of(fragment).get(fragment.path)).data
-            live, dead = await self._runtime.compute(partial(self._divided, data, fragment))
+            store, divide = self._tree.store_of(fragment), partial(self._divided, fragment)
+            live, dead = await get_then(store, fragment.path, divide, self._runtime)
             if whole.keeper is None and portion.is_full(live.rows, self._options.fragment_bytes):
                 found.append(await self._stored(portion, None, names))
                 portion = _Portion()
@@ -122,7 +123,7 @@ class Rewriter:
             portion.add(live, dead)
         return [*found, await self._stored(portion, whole.keeper, names)]
 
-    def _divided(self, data: bytes, fragment: Fragment) -> tuple[_Hashed, _Hashed]:
+    def _divided(self, fragment: Fragment, data: bytes) -> tuple[_Hashed, _Hashed]:
         """What lives in a fragment and what does not, which together are what was promised."""
         parts = survivors_of(data, fragment, verify=False).divide(self._live)
         live, dead = (_Hashed(each, each.setsum) for each in parts)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound
+from stratalog.hashing.making import MAKER
 from stratalog.objectlog.cursor import CURSOR_PREFIX, StoredCursor
 from stratalog.objectlog.damage import Damage, DamageKind, about
 from stratalog.objectlog.fragment import Fragment
@@ -34,7 +35,7 @@ from stratalog.objectlog.scrub_worker import Job
 from stratalog.objectlog.stored_pin import PIN_PREFIX, decode_pin
 from stratalog.objectlog.tree import key_of
 from stratalog.objectlog.tree_check import decode_leniently
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime, run_blocking
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
@@ -105,8 +106,7 @@ async def _examiner(
     if processes is None:
         able = url is not None and can_start() and type(runtime) is Runtime
         worthwhile = options.bodies and size >= PROCESSES_FROM_BYTES
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        processes = cores or 0 if able and worthwhile else 0
+        processes = await _processes_worthwhile() if able and worthwhile else 0
     if processes == 0:
         return LocalExaminer(store, options.bodies, options.fragments_max, runtime)
     if url is None:
@@ -116,6 +116,14 @@ async def _examiner(
         )
     job = Job(url, options.bodies, options.timeout_s)
     return await WorkerPool.start(job, processes, options.fragments_max)
+
+
+async def _processes_worthwhile() -> int:
+    """None if threads hash on all cores at once, else one a core."""
+    if await run_blocking(MAKER.wait) is not None:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 0
 
 
 def _place(damage: Damage) -> tuple[int, str, str]:

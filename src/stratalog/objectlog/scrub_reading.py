@@ -20,9 +20,13 @@ from stratalog.objectlog.options import KIB
 from stratalog.objectlog.snapshot import Entry
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import Runtime
+from stratalog.store.in_place import get_then
 from stratalog.store.protocol import Store, check_path
 
 EXAMINE_INLINE_BYTES_MAX = 32 * KIB
+
+NOT_READ = (NotFound, Denied, Unavailable, Invalid)
+"""What a store answers in place of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ async def read_object(tree: Tree, entry: Entry) -> bytes | StratalogError:
     """The bytes of the object behind an entry, or why there are none."""
     try:
         return (await tree.store_of(entry).get(check_path(entry.path))).data
-    except (NotFound, Denied, Unavailable, Invalid) as error:
+    except NOT_READ as error:
         return error
 
 
@@ -65,7 +69,7 @@ async def read_size(tree: Tree, entry: Entry) -> int | StratalogError:
     """The size of the object behind an entry, or why there is none."""
     try:
         return (await tree.store_of(entry).head(check_path(entry.path))).size
-    except (NotFound, Denied, Unavailable, Invalid) as error:
+    except NOT_READ as error:
         return error
 
 
@@ -81,7 +85,7 @@ class LocalExaminer:
 
     def __init__(self, store: Store, bodies: bool, fragments_max: int, runtime: Runtime) -> None:
         self._tree = tree_of(store)
-        self._read = read_object if bodies else read_size
+        self._bodies = bodies
         self._runtime = runtime
         self.batch_fragments = 1
         self.batches = fragments_max
@@ -91,18 +95,27 @@ class LocalExaminer:
         unread: list[tuple[int, StratalogError]] = []
         size = 0
         for index, entry in enumerate(batch):
-            found = await self._read(self._tree, entry)
-            if isinstance(found, StratalogError):
-                unread.append((index, found))
+            try:
+                found, read = await self._examine(entry)
+            except NOT_READ as error:
+                unread.append((index, error))
                 continue
-            size += found if isinstance(found, int) else len(found)
-            damages += await self._examine(entry, found)
+            damages += found
+            size += read
         return Examined(tuple(damages), size, tuple(unread))
 
-    async def _examine(self, entry: Fragment, found: bytes | int) -> tuple[Damage, ...]:
-        if isinstance(found, int) or len(found) <= EXAMINE_INLINE_BYTES_MAX:
-            return examine_read(entry, found)
-        return await self._runtime.compute(lambda: examine_read(entry, found))
+    async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
+        """What is wrong with a fragment, and how many bytes of it were read."""
+        store, path = self._tree.store_of(entry), check_path(entry.path)
+
+        def examine(found: bytes | int) -> tuple[tuple[Damage, ...], int]:
+            return examine_read(entry, found), found if isinstance(found, int) else len(found)
+
+        if not self._bodies:
+            return examine((await store.head(path)).size)
+        if entry.num_bytes <= EXAMINE_INLINE_BYTES_MAX:
+            return examine((await store.get(path)).data)
+        return await get_then(store, path, examine, self._runtime)
 
     async def close(self) -> None:
         """Nothing is kept open."""

@@ -11,10 +11,15 @@ writers and readers always do it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from stratalog.runtime import Runtime
+from stratalog.store.in_place import get_then
 from stratalog.store.protocol import Blob, Head, Listed, Store
+
+T = TypeVar("T")
 
 PAGE_ROWS = 1000
 DELETES_PER_REQUEST = 1000
@@ -64,6 +69,19 @@ class CountedStore:
         blob = await self.inner.get(path)
         self.usage.bytes_read += len(blob.data)
         return blob
+
+    async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
+        sizes: list[int] = []
+
+        def noting(data: bytes) -> T:
+            sizes.append(len(data))
+            return work(data)
+
+        self.usage.class_b_requests += 1
+        try:
+            return await get_then(self.inner, path, noting, runtime)
+        finally:
+            self.usage.bytes_read += sum(sizes)
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         self.usage.class_b_requests += 1

@@ -32,10 +32,12 @@ import contextlib
 import errno
 import itertools
 import os
+import stat
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from stratalog.errors import (
     Conflict,
@@ -60,6 +62,8 @@ from stratalog.store.listing import can_match
 from stratalog.store.mounts import UnsafeFileSystemWarning, warn_if_unsafe
 from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
 from stratalog.store.stage import STAGE, Stage, discard, is_doubtful, link_over
+
+T = TypeVar("T")
 
 __all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 
@@ -97,6 +101,10 @@ class DirectoryStore:
     async def get(self, path: str) -> Blob:
         check_path(path)
         return await run_blocking(lambda: Blob(self._read(path)))
+
+    async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
+        check_path(path)
+        return await runtime.compute(lambda: work(self._read(path)))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         check_path(path)
@@ -148,18 +156,34 @@ class DirectoryStore:
 
     # Reading
 
-    def _open(self, path: str) -> int:
-        """Open the current version of an object, none that is not durable yet."""
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[tuple[int, int]]:
+        """The current version of an object, none that is not durable yet, and its size."""
+        try:
+            fd, size = self._open(path)
+            try:
+                yield fd, size
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if error.errno in _MISSING:
+                raise NotFound(f"{path} is not in {self.url}", path=path) from None
+            raise self._refusal(error, path) from error
+
+    def _open(self, path: str) -> tuple[int, int]:
         directory, name = self._place(path)
         with opened(directory) as fd, locked(fd, exclusive=False):
             file_fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=fd)
             try:
-                if is_doubtful(os.fstat(file_fd)):
+                found = os.fstat(file_fd)
+                if is_doubtful(found):
                     self._settle(path, file_fd, fd)
+                if stat.S_ISDIR(found.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             except BaseException:
                 os.close(file_fd)
                 raise
-            return file_fd
+            return file_fd, found.st_size
 
     def _settle(self, path: str, *fds: int) -> None:
         """Make durable what a writer could not, or did not live to."""
@@ -174,31 +198,14 @@ class DirectoryStore:
             ) from error
 
     def _read(self, path: str) -> bytes:
-        with self._reading(path), open(self._open(path), "rb", buffering=0) as file:
-            return file.readall()
+        with self._opened(path) as (fd, size):
+            return _read_at(fd, 0, size, path)
 
     def _read_range(self, path: str, start: int, length: int) -> bytes:
-        with self._reading(path), open(self._open(path), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
+        with self._opened(path) as (fd, size):
             if start < 0 or length < 0 or start + length > size:
                 raise Invalid(f"bytes {start}+{length} are outside of {path}", path=path)
-            pieces = []
-            while length > 0:
-                pieces.append(os.pread(file.fileno(), length, start))
-                if not pieces[-1]:
-                    raise Unavailable(f"{path} became shorter while it was read", path=path)
-                start += len(pieces[-1])
-                length -= len(pieces[-1])
-            return b"".join(pieces)
-
-    @contextlib.contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno in _MISSING:
-                raise NotFound(f"{path} is not in {self.url}", path=path) from None
-            raise self._refusal(error, path) from error
+            return _read_at(fd, start, length, path)
 
     # Writing
 
@@ -392,3 +399,13 @@ class DirectoryStore:
         while not os.path.lexists(place):
             place = os.path.dirname(place)
         return None if os.path.isdir(place) else place
+
+
+def _read_at(fd: int, start: int, length: int, path: str) -> bytes:
+    """As one piece, and so without a copy, unless it is larger than the system reads at once."""
+    pieces = [os.pread(fd, length, start)]
+    while (done := sum(map(len, pieces))) < length:
+        pieces.append(os.pread(fd, length - done, start + done))
+        if not pieces[-1]:
+            raise Unavailable(f"{path} became shorter while it was read", path=path)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

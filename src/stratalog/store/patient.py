@@ -13,6 +13,7 @@ from typing import TypeVar
 from stratalog.errors import Unavailable
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Patience
+from stratalog.store.in_place import get_then
 from stratalog.store.protocol import Blob, Head, Listed, Store
 
 T = TypeVar("T")
@@ -36,6 +37,9 @@ class PatientStore:
 
     async def get(self, path: str) -> Blob:
         return await self._repeat(lambda: self.inner.get(path))
+
+    async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
+        return await self._repeat(lambda: get_then(self.inner, path, work, runtime))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         return await self._repeat(lambda: self.inner.get_range(path, start, length))
