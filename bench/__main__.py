@@ -16,6 +16,7 @@ from bench.charts import draw
 from bench.collection.questions import COLLECTION
 from bench.compaction.questions import COMPACTION
 from bench.forks.questions import FORKS
+from bench.hashing import make_kernel
 from bench.object_log.questions import OBJECT_LOG
 from bench.pipeline.questions import PIPELINE
 from bench.places import Place, directory_place, seaweed_place
@@ -105,6 +106,7 @@ def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | N
     if output is None and (quick or only):
         output = ROOT / "build" / "bench"
     console = wide_console()
+    make_kernel()
     run = Run.begin(bench.name, bench.config, quick=quick)
 
     def record(measured: Measurement) -> None:

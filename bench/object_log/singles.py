@@ -2,13 +2,17 @@
 
 With 1,024 callers no more than 1 MiB is ever under way: the writer divides it into two fragments,
 one of which is uploaded while the other is linked. So the straight loop puts fragments of half of
-the callers' records, two at a time. What a loop does that has sixteen fragments of 1 MiB under way
-is shown beside it: 1,024 callers could not give it that much. With 64 a round fills a small
-fragment that is linked before the callers go on, so the loop also puts the manifest.
+the callers' records, two at a time. What a loop does that hashes in vectors, and one that has
+sixteen fragments of 1 MiB under way, is shown beside it: 1,024 callers could not give it that much.
+With 64 a round fills a small fragment that is linked before the callers go on, so the loop also
+puts the manifest.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
+from bench.hashing import Way, hashing
 from bench.object_log.workload import (
     closed_loop,
     fresh_store,
@@ -41,17 +45,20 @@ async def _many(session: Session, place: Place) -> None:
     halves = split(bodies, MANY // FRAGMENTS_UNDER_WAY)
     wholes = split(bodies, MANY)
 
-    async def baseline() -> float:
-        async with fresh_store(place) as store:
-            return await rate(halves, put_fragments(store, halves, FRAGMENTS_UNDER_WAY))
+    async def narrow(way: Way) -> float:
+        with hashing(way):
+            async with fresh_store(place) as store:
+                return await rate(halves, put_fragments(store, halves, FRAGMENTS_UNDER_WAY))
 
-    async def wide_baseline() -> float:
-        async with fresh_store(place) as store:
-            return await rate(wholes, put_fragments(store, wholes))
+    async def wide(way: Way) -> float:
+        with hashing(way):
+            async with fresh_store(place) as store:
+                return await rate(wholes, put_fragments(store, wholes))
 
     for against, loop, target in (
-        ("straight loop, 1 MiB under way", baseline, TARGET),
-        ("straight loop, 16 MiB under way", wide_baseline, None),
+        ("straight loop, 1 MiB under way", partial(narrow, "one by one"), TARGET),
+        ("straight loop, 1 MiB under way, in vectors", partial(narrow, "in vectors"), None),
+        ("straight loop, 16 MiB under way", partial(wide, "one by one"), None),
     ):
         await session.compare(
             question="singles",
@@ -71,6 +78,10 @@ async def _few(session: Session, place: Place) -> None:
     batches = split(bodies, FEW)
 
     async def baseline() -> float:
+        with hashing("one by one"):
+            return await straight_loop()
+
+    async def straight_loop() -> float:
         async with fresh_store(place) as store:
             manifest, etag = await start_manifest(store)
             return await rate(batches, put_fragments_and_manifests(store, batches, manifest, etag))

@@ -30,7 +30,7 @@ def scrub(
         typer.Option(
             metavar="N",
             min=0,
-            help="How many processes hash; 0 is none but this one. \\[one a core]",
+            help="How many processes hash; 0 is none but this one. \\[as many as help]",
         ),
     ] = None,
     bodies: Annotated[
