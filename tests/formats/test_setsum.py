@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hashing.makers import with_vectors, without_vectors
 from stratalog import Setsum
 from stratalog.errors import Invalid
-from stratalog.hashing import Unusable
-from stratalog.hashing.kernel import Kernel
-from stratalog.hashing.making import Maker
 from stratalog.objectlog import record_sums
 from stratalog.objectlog.record_sums import (
     CHUNK_RECORDS,
@@ -37,15 +35,10 @@ ITEMS = st.lists(st.binary(max_size=40), max_size=20)
 SUMS = ITEMS.map(lambda items: Setsum.of(*items))
 
 
-def never() -> Kernel:
-    raise Unusable("by hashlib alone")
-
-
 @pytest.fixture(params=["hashlib", "vectors"], scope="module", autouse=True)
 def hashed_by(request: pytest.FixtureRequest) -> Iterator[None]:
     """Everything here is true with the extra ``fast`` and without it."""
-    maker = Maker() if request.param == "vectors" else Maker(never)
-    assert (maker.wait() is not None) == (request.param == "vectors")
+    maker = with_vectors() if request.param == "vectors" else without_vectors()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_sums, "MAKER", maker)
         yield

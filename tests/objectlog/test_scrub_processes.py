@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import stratalog as sl
+from hashing.makers import with_vectors, without_vectors
 from objectlog.planted_damage import (
     Victim,
     a_flipped_bit_of_a_body,
@@ -187,6 +188,17 @@ class TestHowManyAreUsed:
 
         monkeypatch.setattr(scrub_pool.WorkerPool, "start", start)
         monkeypatch.setattr(scrubbing, "PROCESSES_FROM_BYTES", 1)
+        monkeypatch.setattr(scrubbing, "MAKER", without_vectors())
+
+    def test_threads_are_enough_where_records_are_hashed_in_vectors(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scrubbing, "MAKER", with_vectors())
+        url = directory_url(tmp_path)
+        run(make(url, 2))
+        assert run(scrub(url)).clean
+        with pytest.raises(Started):
+            run(scrub(url, options=THERE))
 
     def test_a_large_log_that_has_a_url_is_scrubbed_on_all_cores(self, tmp_path: Path) -> None:
         path = tmp_path / "log"
