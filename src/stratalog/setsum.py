@@ -68,6 +68,8 @@ class Setsum:
     @classmethod
     def of_totals(cls, totals: npt.NDArray[np.uint64]) -> Setsum:
         """The sum of items the eight columns of whose digests were added up, without primes."""
+        if totals.shape != (len(PRIMES),) or totals.dtype != np.uint64:
+            raise Invalid(f"a setsum has {len(PRIMES)} columns of 64 bits to add up to")
         return cls._trusted((totals % _primes).astype("<u4").tobytes())
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from stratalog.objectlog.record_sums import (
     CHUNK_RECORDS,
     JOIN_BYTES_MAX,
     JOIN_RECORDS_MIN,
+    bytes_of_records,
     sum_of_records,
 )
 from stratalog.setsum import EMPTY, PRIMES
@@ -164,6 +166,29 @@ def test_a_slice_of_a_column_is_hashed_as_such(size: int) -> None:
     offsets = np.arange(700, 2200, dtype=np.uint64)
     found = sum_of_records(offsets, np.full(1500, 9, dtype=np.uint64), part)
     assert found == one_by_one(700, 9, bodies[700:2200])
+
+
+@pytest.mark.parametrize(
+    "totals", [np.zeros(7, np.uint64), np.zeros(8, np.int64), np.zeros((1, 8), np.uint64)]
+)
+def test_totals_that_are_not_eight_columns_are_refused(totals: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(Invalid, match="columns"):
+        Setsum.of_totals(totals)
+
+
+def test_an_empty_column_without_bounds_is_empty() -> None:
+    nothing = pa.py_buffer(b"")
+    column = pa.Array.from_buffers(pa.binary(), 0, [None, nothing, nothing])
+    assert sum_of_records(np.empty(0, np.uint64), np.empty(0, np.uint64), column) == EMPTY
+
+
+@pytest.mark.parametrize(("start", "count"), [(0, 10), (3, 5), (4, 0)])
+def test_the_size_of_records_is_that_of_arrow(start: int, count: int) -> None:
+    numbers = pa.array(range(10), pa.uint64())
+    bodies = pa.array([b"x" * number for number in range(10)], pa.binary())
+    batch = pa.RecordBatch.from_arrays([numbers, numbers, bodies], ["offset", "time", "body"])
+    part = batch.slice(start, count)
+    assert bytes_of_records(part) == part.nbytes
 
 
 @given(SUMS)

@@ -5,6 +5,8 @@ Every number of lanes is tried on every machine: a processor without such vector
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha3_256
@@ -107,6 +109,14 @@ def test_bounds_and_headers_that_do_not_fit_are_refused(bounds: list[int], heade
         KERNELS[4].totals(rows, pa.py_buffer(bytes(8)), np.array(bounds, dtype=np.int32))
 
 
+def test_bounds_that_wrap_around_are_refused() -> None:
+    """Each is beyond the one before, if the difference is computed in 32 bits."""
+    bounds = np.array([0, 2**31 - 1, -(2**31), -1, 0] * 4 + [0], dtype=np.int32)
+    rows = np.zeros((len(bounds) - 1, 2), dtype=np.uint64)
+    with pytest.raises(ValueError, match="bounds"):
+        KERNELS[4].totals(rows, pa.py_buffer(b"abc"), bounds)
+
+
 def test_bounds_without_data_are_refused() -> None:
     with pytest.raises(ValueError, match="bounds"):
         KERNELS[4].totals(np.zeros((1, 2), np.uint64), None, np.array([0, 1], np.int32))
@@ -154,6 +164,29 @@ def test_a_compiler_that_fails_is_unusable(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(program, "sum_records", lambda lanes: "this is not LLVM's language")
     with pytest.raises(Unusable, match="LLVM"):
         Kernel()
+
+
+WITHOUT_EXECUTABLE_MEMORY = """
+import ctypes, sys
+PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
+if ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
+    sys.exit(77)
+import logging
+logging.basicConfig()
+from stratalog.hashing.making import MAKER
+assert MAKER.wait() is None
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems ask in other ways")
+def test_a_process_that_may_not_have_executable_memory_does_without() -> None:
+    """As under systemd's ``MemoryDenyWriteExecute``."""
+    command = [sys.executable, "-c", WITHOUT_EXECUTABLE_MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip("this kernel cannot refuse it")
+    assert done.returncode == 0, done.stderr
+    assert "no executable memory" in done.stderr
 
 
 def test_totals_hold_more_than_a_word_of_32_bits() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stratalog.hashing import BLOCK_BYTES, Unusable
+from stratalog.hashing import BLOCK_BYTES, Unusable, making
 from stratalog.hashing.kernel import Kernel
 from stratalog.hashing.making import (
     BLOCKS_MIN,
@@ -97,7 +97,15 @@ def test_few_records_and_little_to_hash_do_without_it() -> None:
     assert maker.kernel_for(10**6, 0) is MADE
 
 
-@pytest.mark.parametrize("error", [ImportError("no llvmlite"), Unusable("no vectors")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'llvmlite'"),
+        Unusable("no vectors"),
+        OSError("libLLVM.so: wrong version"),
+        AttributeError("another llvmlite"),
+    ],
+)
 def test_where_it_cannot_be_made_it_is_tried_once(error: Exception) -> None:
     maker = Maker(failing(error))
     assert maker.wait() is None
@@ -110,7 +118,7 @@ def test_this_machine_can_make_it() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "while", "after"])
-def test_a_child_has_what_was_there_and_waits_for_nobody(when: str) -> None:
+def test_a_fork_waits_for_what_is_being_made(when: str) -> None:
     slow = Slow()
     maker = Maker(slow)
     if when != "before":
@@ -119,11 +127,70 @@ def test_a_child_has_what_was_there_and_waits_for_nobody(when: str) -> None:
     if when == "after":
         slow.let.set()
         maker.wait()
-    maker.forked()
-    if when == "before":
-        slow.let.set()
-    assert (maker.wait() is MADE) == (when != "while")
+    forking = threading.Thread(target=maker.before_fork)
+    forking.start()
+    forking.join(0.2)
+    assert forking.is_alive() == (when == "while")
     slow.let.set()
+    forking.join(30)
+    maker.after_fork(in_child=True)
+    assert maker.wait() is MADE
+
+
+def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "FORK_WAIT_S_MAX", 0.01)
+    slow = Slow()
+    maker = Maker(slow)
+    maker.begin()
+    assert slow.begun.wait(30)
+    maker.before_fork()
+    maker.after_fork(in_child=False)
+    slow.let.set()
+    assert maker.wait() is MADE, "the parent's goes on"
+
+
+def test_a_child_of_such_a_fork_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "FORK_WAIT_S_MAX", 0.01)
+    slow = Slow()
+    maker = Maker(slow)
+    maker.begin()
+    assert slow.begun.wait(30)
+    maker.before_fork()
+    maker.after_fork(in_child=True)
+    assert maker.wait() is None
+    slow.let.set()
+
+
+def test_where_no_thread_can_be_started_it_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    maker = Maker(lambda: MADE)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        hash_without(maker, BREAK_EVEN_BLOCKS)
+    assert maker.wait() is None
+
+
+FORKS_WHILE_LLVM_IS_IMPORTED = """
+import os, sys, threading
+from stratalog.hashing.making import MAKER
+
+MAKER.begin()
+while "llvmlite" not in sys.modules:
+    pass
+child = os.fork()
+if child == 0:
+    import llvmlite.binding
+    os._exit(0 if MAKER.wait() is not None else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_can_import_what_was_being_imported() -> None:
+    command = [sys.executable, "-c", FORKS_WHILE_LLVM_IS_IMPORTED]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_forked_process_hashes() -> None:

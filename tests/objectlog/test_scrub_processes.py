@@ -194,11 +194,30 @@ class TestHowManyAreUsed:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(scrubbing, "MAKER", with_vectors())
+        monkeypatch.setattr(scrubbing, "THREADS_FROM_FRAGMENT_BYTES", 0)
         url = directory_url(tmp_path)
         run(make(url, 2))
         assert run(scrub(url)).clean
         with pytest.raises(Started):
             run(scrub(url, options=THERE))
+
+    def test_small_fragments_are_not_for_threads(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scrubbing, "MAKER", with_vectors())
+        run(make(directory_url(tmp_path), 2))
+        with pytest.raises(Started):
+            run(scrub(directory_url(tmp_path)))
+
+    def test_more_cores_than_threads_are_used_by_processes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scrubbing, "MAKER", with_vectors())
+        monkeypatch.setattr(scrubbing, "THREADS_FROM_FRAGMENT_BYTES", 0)
+        monkeypatch.setattr(scrubbing, "CPU_THREADS_MAX", len(os.sched_getaffinity(0)) - 1)
+        run(make(directory_url(tmp_path), 2))
+        with pytest.raises(Started):
+            run(scrub(directory_url(tmp_path)))
 
     def test_a_large_log_that_has_a_url_is_scrubbed_on_all_cores(self, tmp_path: Path) -> None:
         path = tmp_path / "log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import multiprocessing
@@ -514,3 +515,65 @@ def test_listings_are_those_of_the_model(
         assert [row async for row in store.list(prefix, after)] == expected
 
     asyncio.run(scenario())
+
+
+class TestFilesThatAreNotAsExpected:
+    def test_what_is_not_a_file_is_not_an_object(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        os.mkfifo(tmp_path / "pipe")
+        for path in ("folder", "pipe"):
+            with pytest.raises(NotFound):
+                asyncio.run(DirectoryStore(tmp_path).get(path))
+
+    def test_a_large_file_is_read_in_pieces(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(directory_module, "READ_BYTES_MAX", 7)
+        store = DirectoryStore(tmp_path)
+        data = bytes(range(100))
+
+        async def main() -> None:
+            await store.put_if_absent("a", data)
+            assert (await store.get("a")).data == data
+            assert await store.get_range("a", 3, 50) == data[3:53]
+
+        asyncio.run(main())
+
+    def test_an_empty_file_and_one_that_hides_its_size(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = DirectoryStore(tmp_path)
+
+        async def main() -> None:
+            await store.put_if_absent("empty", b"")
+            await store.put_if_absent("full", b"bytes")
+            assert (await store.get("empty")).data == b""
+            opened = store._open
+            monkeypatch.setattr(store, "_open", lambda path: (opened(path)[0], 0))
+            assert (await store.get("full")).data == b"bytes"
+
+        asyncio.run(main())
+
+    def test_a_file_that_becomes_shorter_is_not_taken_for_whole(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = DirectoryStore(tmp_path)
+
+        async def main() -> None:
+            await store.put_if_absent("a", b"bytes")
+            opened = store._open
+            monkeypatch.setattr(store, "_open", lambda path: (opened(path)[0], 9))
+            with pytest.raises(Unavailable, match="shorter"):
+                await store.get("a")
+
+        asyncio.run(main())
+
+    def test_no_file_stays_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = DirectoryStore(tmp_path)
+        asyncio.run(store.put_if_absent("a", b"bytes"))
+        (tmp_path / "folder").mkdir()
+        before = len(os.listdir("/dev/fd"))
+        for path, start in (("a", 0), ("a", 99), ("none", 0), ("folder", 0)):
+            with contextlib.suppress(Invalid, NotFound):
+                store._read_range(path, start, 3)
+        assert len(os.listdir("/dev/fd")) == before

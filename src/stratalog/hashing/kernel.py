@@ -7,6 +7,8 @@ second. Python's interpreter is free while it runs, so threads hash on all cores
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import struct
 import sys
 from hashlib import sha3_256
@@ -41,6 +43,7 @@ class Kernel:
     def __init__(self, lanes: int | None = None) -> None:
         if sys.byteorder != "little":
             raise Unusable("the program is for processors that store the low byte first")
+        require_executable_memory()
         features = llvm.get_host_cpu_features()
         self.lanes = lanes_of(features) if lanes is None else lanes
         # The engine owns the code: the function is valid as long as it is.
@@ -53,22 +56,22 @@ class Kernel:
 
         A record is 16 bytes of ``headers`` and what is between two of ``bounds`` in ``bodies``.
         """
-        lengths = np.diff(bounds)
+        count = len(bounds) - 1
         totals = np.zeros(8, dtype=np.uint64)
-        if not len(lengths):
+        if not count:
             return totals
-        shortest, longest = int(lengths.min()), int(lengths.max())
-        # What runs below believes its arguments, so it must not be lied to.
+        # What runs below believes its arguments, so it must not be lied to. Copied, because who
+        # shares the memory could change them after they were looked at.
+        bounds = np.array(bounds, dtype=np.int32)
         size, address = (bodies.size, bodies.address) if bodies is not None else (0, 0)
-        if bounds[0] < 0 or shortest < 0 or bounds[-1] > size:
+        if bounds[0] < 0 or bounds[-1] > size or (bounds[1:] < bounds[:-1]).any():
             raise ValueError("the bounds of the bodies are not within their data")
-        if headers.nbytes != HEADER_BYTES * len(lengths):
+        if headers.nbytes != HEADER_BYTES * count:
             raise ValueError("not one header for each body")
         headers = np.ascontiguousarray(headers)
-        bounds = np.ascontiguousarray(bounds)
-        order = _order(lengths, shortest, longest)
+        order = _order(np.diff(bounds))
         self._function(
-            len(lengths),
+            count,
             order.ctypes.data,
             headers.ctypes.data,
             address,
@@ -93,6 +96,24 @@ class Kernel:
             raise Unusable("the program does not compute SHA3-256 here")
 
 
+def require_executable_memory() -> None:
+    """A hardened process may not have any (``MemoryDenyWriteExecute``, SELinux). LLVM does not
+    notice, and the first call would end the process."""
+    if sys.platform == "win32":
+        return
+    page = mmap.mmap(-1, mmap.PAGESIZE)
+    mapped = ctypes.c_char.from_buffer(page)
+    try:
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        reading = mmap.PROT_READ | mmap.PROT_EXEC
+        if protect(ctypes.addressof(mapped), mmap.PAGESIZE, reading) != 0:
+            raise Unusable(f"no executable memory: {os.strerror(ctypes.get_errno())}")
+    finally:
+        del mapped
+        page.close()
+
+
 def lanes_of(features: dict[str, bool]) -> int:
     """How many words of 64 bits a vector of this processor has."""
     if features.get("avx512f"):
@@ -102,12 +123,13 @@ def lanes_of(features: dict[str, bool]) -> int:
     return 2
 
 
-def _order(lengths: Bounds, shortest: int, longest: int) -> npt.NDArray[np.uint64]:
+def _order(lengths: Bounds) -> npt.NDArray[np.uint64]:
     """Records with the same number of blocks beside each other."""
-    fewest, most = ((length + HEADER_BYTES) // BLOCK_BYTES for length in (shortest, longest))
+    ends = int(lengths.min()), int(lengths.max())
+    fewest, most = ((length + HEADER_BYTES) // BLOCK_BYTES for length in ends)
     if fewest == most:
         return np.arange(len(lengths), dtype=np.uint64)
-    blocks = (lengths + np.int64(HEADER_BYTES)) // BLOCK_BYTES
+    blocks = (lengths.astype(np.int64) + HEADER_BYTES) // BLOCK_BYTES
     if most <= np.iinfo(np.uint16).max:
         blocks = blocks.astype(np.uint16)  # numbers that are sorted by their digits
     return np.argsort(blocks, kind="stable").astype(np.uint64)
@@ -129,6 +151,6 @@ def _compile(source: str, features: llvm.FeatureMap) -> llvm.ExecutionEngine:
         passes.getModulePassManager().run(module, passes)
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
-    except (OSError, RuntimeError) as error:
+    except RuntimeError as error:
         raise Unusable(f"LLVM cannot make it: {error}") from error
     return engine

@@ -15,9 +15,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from stratalog.hashing import BLOCK_BYTES, HEADER_BYTES, Unusable
+from stratalog.hashing import BLOCK_BYTES, HEADER_BYTES
 
 if TYPE_CHECKING:
     from stratalog.hashing.kernel import Kernel
@@ -28,6 +29,8 @@ BLOCKS_MIN = 64
 
 RECORDS_MIN = 8
 """With fewer most lanes would be idle."""
+
+FORK_WAIT_S_MAX = 5.0
 
 _log = logging.getLogger("stratalog.hashing")
 
@@ -45,6 +48,8 @@ class Maker:
     def __init__(self, make: Callable[[], Kernel] = make_kernel) -> None:
         self._make = make
         self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._forker: int | None = None
         self._kernel: Kernel | None = None
         self._begun = False
         self._ended = threading.Event()
@@ -67,8 +72,12 @@ class Maker:
             if self._begun:
                 return
             self._begun = True
-        # Not a daemon: a process that ends must not take LLVM away under it.
-        threading.Thread(target=self._try, name="stratalog-hashing").start()
+        try:
+            # Not a daemon: a process that ends must not take LLVM away under it.
+            threading.Thread(target=self._try, name="stratalog-hashing").start()
+        except RuntimeError as error:  # no more threads, or the process is about to end
+            self._ended.set()
+            _log.warning("hashing without vectors: %s", error)
 
     def wait(self) -> Kernel | None:
         """Make it now, if it can be made, and wait until it is there."""
@@ -76,26 +85,42 @@ class Maker:
         self._ended.wait()
         return self._kernel
 
-    def forked(self) -> None:
-        """In a child, the thread that made it is gone, perhaps with LLVM's locks in its hands."""
-        self._lock = threading.Lock()
-        if self._begun:
-            self._ended = threading.Event()
-            self._ended.set()
-
     def _try(self) -> None:
-        try:
-            self._kernel = self._make()
-            _log.debug("hashing in vectors of %d", self._kernel.lanes)
-        except ImportError:
-            _log.debug("hashing without vectors: llvmlite is not installed")
-        except Unusable as error:
-            _log.warning("hashing without vectors: %s", error)
-        finally:
-            self._ended.set()
+        with self._making:
+            try:
+                self._kernel = self._make()
+                _log.debug("hashing in vectors of %d", self._kernel.lanes)
+            except ModuleNotFoundError as error:
+                _log.debug("hashing without vectors: %s", error)
+            except Exception as error:
+                _log.warning("hashing without vectors: %s", error)
+            finally:
+                self._ended.set()
+
+    # A fork waits until what is being made is made: a child that inherited the locks of imports and
+    # of LLVM without the thread that holds them could never import what that thread was importing.
+
+    def before_fork(self) -> None:
+        if self._making.acquire(timeout=FORK_WAIT_S_MAX):
+            self._forker = threading.get_ident()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        forked = self._forker == threading.get_ident()
+        self._forker = None if forked else self._forker
+        if in_child:
+            self._lock, self._making = threading.Lock(), threading.Lock()
+            if self._begun:
+                self._ended = threading.Event()
+                self._ended.set()
+        elif forked:
+            self._making.release()
 
 
 MAKER = Maker()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=MAKER.forked)
+    os.register_at_fork(
+        before=MAKER.before_fork,
+        after_in_parent=partial(MAKER.after_fork, in_child=False),
+        after_in_child=partial(MAKER.after_fork, in_child=True),
+    )

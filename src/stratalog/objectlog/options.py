@@ -218,10 +218,10 @@ class ScrubOptions:
     """How a scrub reads, and how much of the machine it may use."""
 
     processes: int | None = None
-    """How many processes hash beside this one. 0 hashes in this process, which is the default if
-    the extra ``fast`` is installed: then its threads hash on all cores. Without it hashing small
-    records keeps a core to itself, so the default is one process for each core if the log is large
-    and other processes can open its store by URL, else 0."""
+    """How many processes hash beside this one; 0 hashes in this one. By default one for each core
+    if the log is large and other processes can open its store by URL, else 0. With the extra
+    ``fast`` it is 0 on up to eight cores, unless fragments are small: threads do it then. Without,
+    they could not, because hashing small records keeps the interpreter to itself."""
 
     bodies: bool = True
     """Read and hash every record. Without it, fragments are only looked for and their size is

@@ -28,14 +28,19 @@ from stratalog.objectlog.ownership import Kind, own
 from stratalog.objectlog.position import check_offset
 from stratalog.objectlog.scrub_line import BatchLine, Done
 from stratalog.objectlog.scrub_pool import WorkerPool, can_start, shared_url
-from stratalog.objectlog.scrub_reading import Examined, Examiner, LocalExaminer
+from stratalog.objectlog.scrub_reading import (
+    EXAMINE_INLINE_BYTES_MAX,
+    Examined,
+    Examiner,
+    LocalExaminer,
+)
 from stratalog.objectlog.scrub_report import ScrubReport
 from stratalog.objectlog.scrub_walk import TreeWalk
 from stratalog.objectlog.scrub_worker import Job
 from stratalog.objectlog.stored_pin import PIN_PREFIX, decode_pin
 from stratalog.objectlog.tree import key_of
 from stratalog.objectlog.tree_check import decode_leniently
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime, run_blocking
+from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, run_blocking
 from stratalog.store import StoreLike, open_store
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Store
@@ -43,6 +48,7 @@ from stratalog.store.protocol import Store
 DEFAULT_OPTIONS = ScrubOptions()
 # To start processes takes about as long as to hash this much.
 PROCESSES_FROM_BYTES = 256 * MIB
+THREADS_FROM_FRAGMENT_BYTES = 4 * EXAMINE_INLINE_BYTES_MAX
 FRAGMENT_PREFIX = "log/"
 
 OnProgress = Callable[[ScrubReport], None]
@@ -72,7 +78,8 @@ async def scrub(
         return work.report(finished=True)
     work.set_range(manifest)
     if examiner is None:
-        examiner = await _examiner(url, store, options, work.bytes_left(manifest), runtime)
+        size = work.bytes_left(manifest)
+        examiner = await _examiner(url, store, options, manifest, size, runtime)
     try:
         await work.examine_beside(manifest)
         finished = await work.examine_records(manifest, examiner)
@@ -99,14 +106,19 @@ def _begun(store: Store, resume: ScrubReport | int | None) -> ScrubReport:
 
 
 async def _examiner(
-    target: StoreLike, store: Store, options: ScrubOptions, size: int, runtime: Runtime
+    target: StoreLike,
+    store: Store,
+    options: ScrubOptions,
+    manifest: Manifest,
+    size: int,
+    runtime: Runtime,
 ) -> Examiner:
     url = shared_url(target)
     processes = options.processes
     if processes is None:
         able = url is not None and can_start() and type(runtime) is Runtime
         worthwhile = options.bodies and size >= PROCESSES_FROM_BYTES
-        processes = await _processes_worthwhile() if able and worthwhile else 0
+        processes = await _processes_worthwhile(manifest) if able and worthwhile else 0
     if processes == 0:
         return LocalExaminer(store, options.bodies, options.fragments_max, runtime)
     if url is None:
@@ -118,11 +130,16 @@ async def _examiner(
     return await WorkerPool.start(job, processes, options.fragments_max)
 
 
-async def _processes_worthwhile() -> int:
-    """None if threads hash on all cores at once, else one a core."""
-    if await run_blocking(MAKER.wait) is not None:
-        return 0
+async def _processes_worthwhile(manifest: Manifest) -> int:
+    """None if threads hash on all cores at once, else one a core.
+
+    Small fragments, of which the newest are a sample, are examined by the event loop's thread.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    sizes = [fragment.num_bytes for fragment in manifest.fragments]
+    large = not sizes or sum(sizes) > THREADS_FROM_FRAGMENT_BYTES * len(sizes)
+    if large and (cores or 1) <= CPU_THREADS_MAX and await run_blocking(MAKER.wait) is not None:
+        return 0
     return cores or 0
 
 

@@ -113,9 +113,12 @@ class LocalExaminer:
 
         if not self._bodies:
             return examine((await store.head(path)).size)
-        if entry.num_bytes <= EXAMINE_INLINE_BYTES_MAX:
-            return examine((await store.get(path)).data)
-        return await get_then(store, path, examine, self._runtime)
+        if entry.num_bytes > EXAMINE_INLINE_BYTES_MAX:
+            return await get_then(store, path, examine, self._runtime)
+        data = (await store.get(path)).data
+        if len(data) <= EXAMINE_INLINE_BYTES_MAX:
+            return examine(data)
+        return await self._runtime.compute(lambda: examine(data))  # more than was promised
 
     async def close(self) -> None:
         """Nothing is kept open."""

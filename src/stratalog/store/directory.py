@@ -28,6 +28,7 @@ other objects' paths at once.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import itertools
@@ -49,7 +50,13 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime, run_blocking
+from stratalog.runtime import (
+    CPU_THREADS_MAX,
+    DEFAULT_RUNTIME,
+    Runtime,
+    run_blocking,
+    thread_pool,
+)
 from stratalog.store.durable import (
     locked,
     make_missing,
@@ -69,6 +76,7 @@ __all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 
 ATTEMPTS_MAX = 1000
 LIST_ROWS_PER_HOP = 1000
+READ_BYTES_MAX = 1 << 30
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -103,8 +111,15 @@ class DirectoryStore:
         return await run_blocking(lambda: Blob(self._read(path)))
 
     async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
+        """On as many threads as there are cores. They are not those that others compute on, who
+        would have to wait for the disk."""
         check_path(path)
-        return await runtime.compute(lambda: work(self._read(path)))
+        if type(self).get is not DirectoryStore.get:  # a subclass has its own way to read
+            data = (await self.get(path)).data
+            return await runtime.compute(lambda: work(data))
+        threads = thread_pool("read", CPU_THREADS_MAX)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads, lambda: work(self._read(path)))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         check_path(path)
@@ -178,8 +193,8 @@ class DirectoryStore:
                 found = os.fstat(file_fd)
                 if is_doubtful(found):
                     self._settle(path, file_fd, fd)
-                if stat.S_ISDIR(found.st_mode):
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                if not stat.S_ISREG(found.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, "not a file")
             except BaseException:
                 os.close(file_fd)
                 raise
@@ -199,6 +214,8 @@ class DirectoryStore:
 
     def _read(self, path: str) -> bytes:
         with self._opened(path) as (fd, size):
+            if not size:  # not every file system tells it
+                return b"".join(iter(lambda: os.read(fd, READ_BYTES_MAX), b""))
             return _read_at(fd, 0, size, path)
 
     def _read_range(self, path: str, start: int, length: int) -> bytes:
@@ -402,10 +419,10 @@ class DirectoryStore:
 
 
 def _read_at(fd: int, start: int, length: int, path: str) -> bytes:
-    """As one piece, and so without a copy, unless it is larger than the system reads at once."""
-    pieces = [os.pread(fd, length, start)]
+    """As one piece, and so without a copy, unless it is larger than a system reads at once."""
+    pieces = [os.pread(fd, min(length, READ_BYTES_MAX), start)]
     while (done := sum(map(len, pieces))) < length:
-        pieces.append(os.pread(fd, length - done, start + done))
+        pieces.append(os.pread(fd, min(length - done, READ_BYTES_MAX), start + done))
         if not pieces[-1]:
             raise Unavailable(f"{path} became shorter while it was read", path=path)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
