@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 IO_THREADS_MAX = 64
+LET_THREADS_RUN_S = 20e-6
 CPU_THREADS_MAX = max(2, min(8, os.cpu_count() or 2))
 
 
@@ -36,6 +38,11 @@ class Runtime:
         """Random lower-case hex digits: incarnations, write ids."""
         return secrets.token_hex((length + 1) // 2)[:length]
 
+    def let_threads_run(self) -> None:
+        """Keep away from the interpreter for a moment, so that threads that wait for it go on. They
+        would otherwise wait until the event loop has nothing to do, or for 5 ms."""
+        time.sleep(LET_THREADS_RUN_S)
+
     async def compute(self, work: Callable[[], T]) -> T:
         """Run work that keeps a core busy, away from the event loop."""
         loop = asyncio.get_running_loop()
@@ -45,6 +52,7 @@ class Runtime:
 DEFAULT_RUNTIME = Runtime()
 
 _pools: dict[tuple[str, int], ThreadPoolExecutor] = {}
+_turns: dict[int, threading.Semaphore] = {}
 
 
 def thread_pool(purpose: str, threads_max: int) -> ThreadPoolExecutor:
@@ -56,6 +64,16 @@ def thread_pool(purpose: str, threads_max: int) -> ThreadPoolExecutor:
             key, ThreadPoolExecutor(threads_max, thread_name_prefix=f"stratalog-{purpose}")
         )
     return pool
+
+
+def cpu_turn() -> threading.Semaphore:
+    """To be held by a thread of another pool that keeps a core busy: as many at a time as there are
+    threads for it. A child of a fork gets its own."""
+    key = os.getpid()
+    turn = _turns.get(key)
+    if turn is None:
+        turn = _turns.setdefault(key, threading.Semaphore(CPU_THREADS_MAX))
+    return turn
 
 
 async def run_blocking(work: Callable[[], T]) -> T:

@@ -31,6 +31,7 @@ from stratalog.errors import (
 )
 from stratalog.invariants import invariant
 from stratalog.objectlog.accumulator import Accumulator, Submission
+from stratalog.objectlog.answering import Answers
 from stratalog.objectlog.committer import Committer, Outcome
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.seal import sealed
@@ -74,6 +75,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._started_s = float("-inf")
         self._committed_s = float("-inf")
+        self._answers = Answers(self._answered, runtime)
         self._idle: list[asyncio.Future[None]] = []
         self._failed: list[Submission] = []
         self.stopped: StratalogError | None = None
@@ -83,13 +85,16 @@ class Sender:
     @property
     def idle(self) -> bool:
         """Whether everything submitted so far is settled."""
-        return not self._units and not self._accumulator and _ended(self._refusing)
+        settled = not self._units and not self._accumulator and not self._answers
+        return settled and _ended(self._refusing)
 
     async def wait_until_settled(self) -> None:
         """Wait for what was submitted before this call. Settling keeps the order of the calls."""
         last = self._accumulator.last
         if last is None and self._units:
             last = self._units[-1].submissions[-1]
+        if last is None:
+            last = self._answers.last
         if last is None:
             return
         if not last.future.done():
@@ -150,7 +155,9 @@ class Sender:
             return False
         if self._accumulator.bytes >= self._options.fragment_bytes:
             return True
-        return not self._uploading and len(self._units) == len(self._linking)
+        # Callers that are about to be answered will have more to send: not without them.
+        under_way = self._uploading or self._answers or len(self._units) > len(self._linking)
+        return not under_way
 
     def _interval_is_over(self) -> bool:
         """Whether the next small unit may start; if not, a timer looks again when it may."""
@@ -305,12 +312,9 @@ class Sender:
             counters.appends.add(now_s - submissions[0].called_s)
             counters.records += sum(len(draft.bodies) for draft in unit.drafts)
             counters.record_bytes += sum(draft.size for draft in unit.drafts)
-            offset, timestamp_us = unit.drafts[0].first_offset, unit.timestamp_us
-            for submission in submissions:
-                if not submission.future.done():
-                    submission.succeed(offset, timestamp_us)
-                offset += len(submission.bodies)
-            self._linked_upto = offset
+            offset = unit.drafts[0].first_offset
+            self._linked_upto = offset + sum(len(draft.bodies) for draft in unit.drafts)
+            self._answers.give(submissions, offset, unit.timestamp_us)
 
     def _take(self, group: list[Unit]) -> list[Submission]:
         """Remove units from the front; gives their submissions."""
@@ -377,6 +381,7 @@ class Sender:
         )
 
     def _fail(self, submissions: Iterable[Submission], error: StratalogError) -> None:
+        self._answers.give_all()
         for submission in submissions:
             submission.fail(error)
             if not submission.watched and len(self._failed) < FAILURES_KEPT_MAX:
@@ -411,6 +416,10 @@ class Sender:
         self.wake()
 
     # Tasks
+
+    def _answered(self) -> None:
+        self.wake()
+        self._tell_if_idle()
 
     def _tell_if_idle(self) -> None:
         if self._idle and self.idle:

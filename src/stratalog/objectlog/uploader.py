@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from stratalog.objectlog.committer import Committer, Upload
-from stratalog.objectlog.fragment import EncodedFragment, encode_fragment
+from stratalog.objectlog.fragment import encode_fragment
+from stratalog.objectlog.names import UploadNames
 from stratalog.objectlog.options import KIB, WriterOptions
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.units import Draft
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Patience, put_once
+from stratalog.store.cas import Patience, put_made_once, put_once
 from stratalog.store.protocol import Store
 
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
@@ -44,36 +45,42 @@ class Uploader:
     async def upload(self, draft: Draft, timestamp_us: int) -> None:
         """Store a draft. It may be linked only in the epoch in which this began."""
         names, epoch = self._committer.names, self._committer.manifest.sweep_epoch
-        encoded = draft.encoded
-        if encoded is None:
-            encoded = draft.encoded = await self._encode(draft, timestamp_us)
-        storing = self._put(lambda: names.fragment(draft.seq_no), encoded.data)
+        storing = self._store_draft(draft, timestamp_us, names)
         if self._beside is None:
             path = await storing
         else:
             end = draft.first_offset + len(draft.bodies)
             path = await _both(storing, self._beside(end, epoch))
-        draft.upload = Upload(draft.stored(path, encoded, timestamp_us), epoch)
+        assert draft.encoded is not None
+        draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
 
-    async def _put(self, new_path: Callable[[], str], data: bytes) -> str:
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
+    async def _store_draft(self, draft: Draft, timestamp_us: int, names: UploadNames) -> str:
+        """Encode and put; gives its path.
+
+        A small draft is encoded at once: to hand it to a thread would take longer. So is one that
+        was encoded before and is stored again.
+        """
+        loop, begun_s = asyncio.get_running_loop(), [0.0]
+
+        def encode() -> bytes:
+            if draft.encoded is None:
+                draft.encoded = encode_fragment(
+                    draft.first_offset, timestamp_us, draft.bodies, self._options.compression
+                )
+            begun_s[0] = loop.time()
+            return draft.encoded.data
+
+        def new_path() -> str:
+            return names.fragment(draft.seq_no)
+
         patience = Patience(self._runtime, self._options.timeout_s)
-        path = await put_once(self._store, new_path, data, patience)
-        self._counters.fragments.add(loop.time() - started_s, len(data))
+        if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
+            path = await put_once(self._store, new_path, encode(), patience)
+        else:
+            path = await put_made_once(self._store, new_path, encode, patience, self._runtime)
+        assert draft.encoded is not None
+        self._counters.fragments.add(loop.time() - begun_s[0], len(draft.encoded.data))
         return path
-
-    async def _encode(self, draft: Draft, timestamp_us: int) -> EncodedFragment:
-        """A small draft at once: to hand it to a thread would take longer than to encode it."""
-
-        def encode() -> EncodedFragment:
-            return encode_fragment(
-                draft.first_offset, timestamp_us, draft.bodies, self._options.compression
-            )
-
-        if draft.size <= ENCODE_INLINE_BYTES_MAX:
-            return encode()
-        return await self._runtime.compute(encode)
 
 
 async def _both(storing: Coroutine[Any, Any, str], beside: Awaitable[None]) -> str:

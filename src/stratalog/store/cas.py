@@ -36,6 +36,7 @@ from stratalog.errors import (
     Unknown,
 )
 from stratalog.runtime import Runtime
+from stratalog.store.in_place import create_made
 from stratalog.store.protocol import Blob, Store
 
 
@@ -142,13 +143,47 @@ async def put_once(
     name; should other bytes sit there, the name is given up for good.
     """
     path = new_path()
+    try:
+        await store.put_if_absent(path, data)
+    except (Exists, Unknown, Unavailable) as error:
+        return await _settle_put(store, path, new_path, data, patience, error)
+    return path
+
+
+async def put_made_once(
+    store: Store,
+    new_path: Callable[[], str],
+    make: Callable[[], bytes],
+    patience: Patience,
+    runtime: Runtime,
+) -> str:
+    """The same with what ``make`` gives, once, away from the event loop."""
+    made: list[bytes] = []
+
+    def making() -> bytes:
+        made.append(make())
+        return made[0]
+
+    path = new_path()
+    try:
+        await create_made(store, path, making, runtime)
+    except (Exists, Unknown, Unavailable) as error:
+        if not made:
+            raise
+        return await _settle_put(store, path, new_path, made[0], patience, error)
+    return path
+
+
+async def _settle_put(
+    store: Store,
+    path: str,
+    new_path: Callable[[], str],
+    data: bytes,
+    patience: Patience,
+    failure: StratalogError,
+) -> str:
+    """After a put that failed: is it there? If not, again."""
     while True:
-        failure: StratalogError
-        try:
-            await store.put_if_absent(path, data)
-            return path
-        except (Exists, Unknown, Unavailable) as error:
-            failure = error
         try:
             if (await store.get(path)).data == data:
                 return path
@@ -159,6 +194,11 @@ async def put_once(
             failure = error
         if not await patience.pause():
             raise Unavailable(f"{path}: could not be stored in time: {failure}", path=path)
+        try:
+            await store.put_if_absent(path, data)
+            return path
+        except (Exists, Unknown, Unavailable) as error:
+            failure = error
 
 
 async def create(store: Store, path: str, data: bytes, patience: Patience) -> str:

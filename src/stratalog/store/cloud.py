@@ -37,7 +37,7 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.runtime import run_blocking
+from stratalog.runtime import Runtime, cpu_turn, run_blocking
 from stratalog.store.listing import begin_after, can_match, in_byte_order, is_past
 from stratalog.store.protocol import Blob, Head, Listed, check_path
 from stratalog.store.redaction import HIDDEN, redact
@@ -192,18 +192,30 @@ class CloudStore:
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
         check_path(path)
+        return await self._call(lambda: self._create(path, data))
 
-        def work() -> str:
-            try:
-                return self._etag(
-                    obstore.put(self._puts, path, data, mode="create", use_multipart=False)
-                )
-            except _TAKEN:
-                raise Exists(f"{path} exists in {self.url}", path=path) from None
-            except _FAILURES as error:
-                self._fail_put(error, path)
+    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+        check_path(path)
+        if type(self).put_if_absent is not CloudStore.put_if_absent:
+            await self.put_if_absent(path, await runtime.compute(make))  # a subclass has its own
+            return
 
-        return await self._call(work)
+        def work() -> None:
+            with cpu_turn():
+                data = make()
+            self._create(path, data)
+
+        await self._call(work)
+
+    def _create(self, path: str, data: bytes) -> str:
+        try:
+            return self._etag(
+                obstore.put(self._puts, path, data, mode="create", use_multipart=False)
+            )
+        except _TAKEN:
+            raise Exists(f"{path} exists in {self.url}", path=path) from None
+        except _FAILURES as error:
+            self._fail_put(error, path)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         check_path(path)

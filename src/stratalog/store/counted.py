@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from stratalog.runtime import Runtime
-from stratalog.store.in_place import get_then
+from stratalog.store.in_place import create_made, get_then
 from stratalog.store.protocol import Blob, Head, Listed, Store
 
 T = TypeVar("T")
@@ -97,6 +97,20 @@ class CountedStore:
         self.usage.class_a_requests += 1
         self.usage.bytes_written += len(data)
         return await self.inner.put_if_absent(path, data)
+
+    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+        sizes: list[int] = []
+
+        def noting() -> bytes:
+            data = make()
+            sizes.append(len(data))
+            return data
+
+        try:
+            await create_made(self.inner, path, noting, runtime)
+        finally:
+            self.usage.class_a_requests += len(sizes)
+            self.usage.bytes_written += sum(sizes)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         self.usage.class_a_requests += 1

@@ -54,6 +54,7 @@ from stratalog.runtime import (
     CPU_THREADS_MAX,
     DEFAULT_RUNTIME,
     Runtime,
+    cpu_turn,
     run_blocking,
     thread_pool,
 )
@@ -142,6 +143,19 @@ class DirectoryStore:
             return content_etag(data)
 
         return await run_blocking(work)
+
+    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+        check_path(path)
+        if type(self).put_if_absent is not DirectoryStore.put_if_absent:
+            await self.put_if_absent(path, await runtime.compute(make))  # a subclass has its own
+            return
+
+        def work() -> None:
+            with cpu_turn():
+                data = make()
+            self._retried(path, lambda: self._create(path, data))
+
+        await run_blocking(work)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         check_path(path)

@@ -1,9 +1,8 @@
-"""Get an object and use it on the thread that read it.
+"""Use an object on the thread that reads it, and make it on the thread that writes it.
 
-A local directory is read by a thread. If another one then decodes what was read, the bytes travel
-from core to core and their memory cannot be used again at once; two trips through the event loop
-come on top. Together that takes longer than reading and decoding. A bucket is read by nobody's
-thread, so there the work is the only trip.
+A store's calls block a thread. If another one decodes what it read, or encodes what it writes, the
+bytes travel from core to core, their memory cannot be used again at once, and both trips go through
+the event loop, which may be busy with a thousand callers. Together that takes longer than the work.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 class ReadsInPlace(Protocol):
-    """A store that can do both at once."""
+    """A store that can read and use at once."""
 
     async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
         """What ``work`` makes of an object's bytes, away from the event loop."""
@@ -31,3 +30,19 @@ async def get_then(store: Store, path: str, work: Callable[[bytes], T], runtime:
         return await cast(ReadsInPlace, store).get_then(path, work, runtime)
     data = (await store.get(path)).data
     return await runtime.compute(lambda: work(data))
+
+
+class WritesInPlace(Protocol):
+    """A store that can make and write at once."""
+
+    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+        """``put_if_absent`` of what ``make`` gives, and no etag."""
+        ...
+
+
+async def create_made(store: Store, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+    """Create an object of what ``make`` gives, with as few trips as the store allows."""
+    if hasattr(type(store), "create_made"):  # its own, not that of a store that it wraps
+        await cast(WritesInPlace, store).create_made(path, make, runtime)
+        return
+    await store.put_if_absent(path, await runtime.compute(make))
