@@ -19,7 +19,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 IO_THREADS_MAX = 64
-LET_THREADS_RUN_S = 20e-6
 CPU_THREADS_MAX = max(2, min(8, os.cpu_count() or 2))
 
 
@@ -37,11 +36,6 @@ class Runtime:
     def new_id(self, length: int = 12) -> str:
         """Random lower-case hex digits: incarnations, write ids."""
         return secrets.token_hex((length + 1) // 2)[:length]
-
-    def let_threads_run(self) -> None:
-        """Keep away from the interpreter for a moment, so that threads that wait for it go on. They
-        would otherwise wait until the event loop has nothing to do, or for 5 ms."""
-        time.sleep(LET_THREADS_RUN_S)
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run work that keeps a core busy, away from the event loop."""

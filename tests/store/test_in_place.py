@@ -11,16 +11,18 @@ from typing import Any, TypeVar
 import pytest
 
 import stratalog as sl
-from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
+from stratalog.errors import Corrupt, Exists, Invalid, NotFound, Unavailable, Unknown
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import DirectoryStore, MemoryStore
+from stratalog.store.cas import Patience, put_made_once
 from stratalog.store.counted import CountedStore
-from stratalog.store.in_place import get_then
+from stratalog.store.in_place import create_made, get_then
 from stratalog.store.patient import PatientStore
 from stratalog.store.protocol import Blob, Store
 
 T = TypeVar("T")
 
+PATH = "a/b"
 FRAGMENTS, RECORD_BYTES = 4, 200_000
 BYTES_TOLD = b"told"
 
@@ -35,6 +37,7 @@ class Delegating:
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.got: list[str] = []
+        self.created: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -43,6 +46,10 @@ class Delegating:
         self.got.append(path)
         return await self.inner.get(path)
 
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        self.created.append(path)
+        return await self.inner.put_if_absent(path, data)
+
 
 class Subclass(DirectoryStore):
     """The same by inheritance."""
@@ -50,10 +57,15 @@ class Subclass(DirectoryStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.got: list[str] = []
+        self.created: list[str] = []
 
     async def get(self, path: str) -> Blob:
         self.got.append(path)
         return await super().get(path)
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        self.created.append(path)
+        return await super().put_if_absent(path, data)
 
 
 @pytest.mark.parametrize("kind", ["delegating", "subclass"])
@@ -71,6 +83,20 @@ def test_who_hooks_into_reading_sees_every_read(kind: str, tmp_path: Path) -> No
         assert (await sl.scrub(hooked)).clean
         fragments = [path for path in hooked.got if path.startswith("log/")]
         assert len(fragments) == 2 * FRAGMENTS
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["delegating", "subclass"])
+def test_who_hooks_into_writing_sees_every_fragment(kind: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        hooked: Delegating | Subclass = (
+            Subclass(tmp_path) if kind == "subclass" else Delegating(DirectoryStore(tmp_path))
+        )
+        async with sl.LogWriter.open(hooked, create=True) as log:
+            for _ in range(FRAGMENTS):
+                await log.append(b"x" * RECORD_BYTES)
+        assert len([path for path in hooked.created if path.startswith("log/")]) == FRAGMENTS
 
     run(main())
 
@@ -130,5 +156,96 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
         inner._read = failing  # type: ignore[method-assign]
         store = PatientStore(inner, DEFAULT_RUNTIME, 10.0)
         assert await get_then(store, "a", len, DEFAULT_RUNTIME) == 5
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory"])
+def test_an_object_is_created_of_what_is_made_on_another_thread(kind: str, tmp_path: Path) -> None:
+    threads: list[int] = []
+
+    def make() -> bytes:
+        threads.append(threading.get_ident())
+        return b"bytes"
+
+    async def main() -> None:
+        inner: Store = DirectoryStore(tmp_path) if kind == "directory" else MemoryStore()
+        store = CountedStore(inner)
+        await create_made(store, PATH, make, DEFAULT_RUNTIME)
+        assert (await inner.get(PATH)).data == b"bytes"
+        assert store.usage.class_a_requests == store.usage.bytes_written // 5 == 1
+        with pytest.raises(Exists):
+            await create_made(store, PATH, make, DEFAULT_RUNTIME)
+        with pytest.raises(Invalid):
+            await create_made(store, "../c", make, DEFAULT_RUNTIME)
+
+    run(main())
+    assert threading.get_ident() not in threads
+
+
+def test_what_the_making_raises_is_raised_and_nothing_is_created(tmp_path: Path) -> None:
+    def make() -> bytes:
+        raise Invalid("too large")
+
+    async def main() -> None:
+        store = CountedStore(DirectoryStore(tmp_path))
+        for work in (
+            create_made(store, PATH, make, DEFAULT_RUNTIME),
+            put_made_once(
+                store, lambda: PATH, make, Patience(DEFAULT_RUNTIME, 1.0), DEFAULT_RUNTIME
+            ),
+        ):
+            with pytest.raises(Invalid, match="too large"):
+                await work
+        assert store.usage.class_a_requests == 0
+        with pytest.raises(NotFound):
+            await store.get(PATH)
+
+    run(main())
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("error", [Unknown("lost"), Unavailable("down")], ids=lambda e: e.kind)
+def test_what_was_made_once_is_stored_once_after_a_lost_answer(
+    error: Exception, landed: bool, tmp_path: Path
+) -> None:
+    made: list[bytes] = []
+
+    def make() -> bytes:
+        made.append(b"bytes")
+        return b"bytes"
+
+    async def main() -> None:
+        store = DirectoryStore(tmp_path)
+        create, failures = store._create, [error]
+
+        def failing(path: str, data: bytes) -> None:
+            if not failures:
+                create(path, data)
+                return
+            if landed:
+                create(path, data)
+            raise failures.pop()
+
+        store._create = failing  # type: ignore[method-assign]
+        names = iter(["first", "second"])
+        patience = Patience(DEFAULT_RUNTIME, 5.0)
+        path = await put_made_once(store, lambda: next(names), make, patience, DEFAULT_RUNTIME)
+        assert path == "first"
+        assert (await store.get(path)).data == b"bytes"
+        assert made == [b"bytes"]
+
+    run(main())
+
+
+def test_a_name_that_has_other_bytes_is_given_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = DirectoryStore(tmp_path)
+        await store.put_if_absent("taken", b"others")
+        names, patience = iter(["taken", "free"]), Patience(DEFAULT_RUNTIME, 5.0)
+        path = await put_made_once(
+            store, lambda: next(names), lambda: b"mine", patience, DEFAULT_RUNTIME
+        )
+        assert path == "free"
 
     run(main())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
+from operator import attrgetter
 
 import msgspec
 
@@ -48,6 +49,9 @@ class Submission(msgspec.Struct, eq=False, gc=False):
         return error.copy() if isinstance(error, StratalogError) else None
 
 
+_bodies_of = attrgetter("bodies")
+
+
 class Accumulator:
     """The queue, and those who wait for room in it."""
 
@@ -57,6 +61,7 @@ class Accumulator:
         self._waiting: deque[Submission] = deque()
         self._room: deque[asyncio.Future[None]] = deque()
         self._turn_given = False
+        self._conditional = 0
         self.bytes = 0
         self.records = 0
 
@@ -92,6 +97,8 @@ class Accumulator:
         self._waiting.append(submission)
         self.bytes += submission.size
         self.records += len(submission.bodies)
+        if submission.expected_offset is not None:
+            self._conditional += 1
 
     def push_back(self, submissions: Iterable[Submission]) -> None:
         """Put submissions at the front again, in their order."""
@@ -100,6 +107,7 @@ class Accumulator:
         for submission in again:
             self.bytes += submission.size
             self.records += len(submission.bodies)
+            self._conditional += submission.expected_offset is not None
 
     @property
     def first(self) -> Submission | None:
@@ -119,6 +127,21 @@ class Accumulator:
         Gives them, their records, and the size of these. ``next_offset`` is where the first one
         would land; a submission that expects another offset than its own is left.
         """
+        if self.bytes <= bytes_max and not self._conditional:
+            taken, size = list(self._waiting), self.bytes
+            self._waiting.clear()
+            bodies = list(chain.from_iterable(map(_bodies_of, taken)))
+        else:
+            taken, bodies, size = self._take_those_that_fit(bytes_max, next_offset)
+        self.bytes -= size
+        self.records -= len(bodies)
+        if self._room:
+            self._give_turn()
+        return taken, bodies, size
+
+    def _take_those_that_fit(
+        self, bytes_max: int, next_offset: int
+    ) -> tuple[list[Submission], list[bytes], int]:
         waiting = self._waiting
         taken: list[Submission] = []
         bodies: list[bytes] = []
@@ -131,17 +154,15 @@ class Accumulator:
                 if head.expected_offset not in (None, next_offset + len(bodies)):
                     break
             taken.append(waiting.popleft())
+            self._conditional -= head.expected_offset is not None
             bodies.extend(head.bodies)
             size += head.size
-        self.bytes -= size
-        self.records -= len(bodies)
-        if self._room:
-            self._give_turn()
         return taken, bodies, size
 
     def pop(self) -> Submission:
         """Take the first submission alone."""
         submission = self._waiting.popleft()
+        self._conditional -= submission.expected_offset is not None
         self.bytes -= submission.size
         self.records -= len(submission.bodies)
         if self._room:
@@ -152,7 +173,7 @@ class Accumulator:
         """Take everything out, and let those who wait for room find that the writer stopped."""
         everything = list(self._waiting)
         self._waiting.clear()
-        self.bytes = self.records = 0
+        self.bytes = self.records = self._conditional = 0
         while self._room:
             turn = self._room.popleft()
             if not turn.done():

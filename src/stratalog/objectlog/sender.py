@@ -31,7 +31,6 @@ from stratalog.errors import (
 )
 from stratalog.invariants import invariant
 from stratalog.objectlog.accumulator import Accumulator, Submission
-from stratalog.objectlog.answering import Answers
 from stratalog.objectlog.committer import Committer, Outcome
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.seal import sealed
@@ -72,10 +71,10 @@ class Sender:
         self._work: asyncio.Task[None] | None = None
         self._refusing: asyncio.Task[None] | None = None
         self._dispatch_scheduled = False
+        self.woken_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._started_s = float("-inf")
         self._committed_s = float("-inf")
-        self._answers = Answers(self._answered, runtime)
         self._idle: list[asyncio.Future[None]] = []
         self._failed: list[Submission] = []
         self.stopped: StratalogError | None = None
@@ -85,16 +84,13 @@ class Sender:
     @property
     def idle(self) -> bool:
         """Whether everything submitted so far is settled."""
-        settled = not self._units and not self._accumulator and not self._answers
-        return settled and _ended(self._refusing)
+        return not self._units and not self._accumulator and _ended(self._refusing)
 
     async def wait_until_settled(self) -> None:
         """Wait for what was submitted before this call. Settling keeps the order of the calls."""
         last = self._accumulator.last
         if last is None and self._units:
             last = self._units[-1].submissions[-1]
-        if last is None:
-            last = self._answers.last
         if last is None:
             return
         if not last.future.done():
@@ -119,7 +115,9 @@ class Sender:
         """Look for work once the callbacks of this moment have run, so that they share a unit."""
         if not self._dispatch_scheduled:
             self._dispatch_scheduled = True
-            asyncio.get_running_loop().call_soon(self._dispatch)
+            loop = asyncio.get_running_loop()
+            self.woken_s = loop.time()
+            loop.call_soon(self._dispatch)
 
     async def close(self) -> None:
         """End the tasks. Everything is settled when this is called."""
@@ -155,9 +153,7 @@ class Sender:
             return False
         if self._accumulator.bytes >= self._options.fragment_bytes:
             return True
-        # Callers that are about to be answered will have more to send: not without them.
-        under_way = self._uploading or self._answers or len(self._units) > len(self._linking)
-        return not under_way
+        return not self._uploading and len(self._units) == len(self._linking)
 
     def _interval_is_over(self) -> bool:
         """Whether the next small unit may start; if not, a timer looks again when it may."""
@@ -312,9 +308,12 @@ class Sender:
             counters.appends.add(now_s - submissions[0].called_s)
             counters.records += sum(len(draft.bodies) for draft in unit.drafts)
             counters.record_bytes += sum(draft.size for draft in unit.drafts)
-            offset = unit.drafts[0].first_offset
-            self._linked_upto = offset + sum(len(draft.bodies) for draft in unit.drafts)
-            self._answers.give(submissions, offset, unit.timestamp_us)
+            offset, timestamp_us = unit.drafts[0].first_offset, unit.timestamp_us
+            for submission in submissions:
+                if not submission.future.done():
+                    submission.succeed(offset, timestamp_us)
+                offset += len(submission.bodies)
+            self._linked_upto = offset
 
     def _take(self, group: list[Unit]) -> list[Submission]:
         """Remove units from the front; gives their submissions."""
@@ -381,7 +380,6 @@ class Sender:
         )
 
     def _fail(self, submissions: Iterable[Submission], error: StratalogError) -> None:
-        self._answers.give_all()
         for submission in submissions:
             submission.fail(error)
             if not submission.watched and len(self._failed) < FAILURES_KEPT_MAX:
@@ -416,10 +414,6 @@ class Sender:
         self.wake()
 
     # Tasks
-
-    def _answered(self) -> None:
-        self.wake()
-        self._tell_if_idle()
 
     def _tell_if_idle(self) -> None:
         if self._idle and self.idle:

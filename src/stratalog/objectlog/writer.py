@@ -117,8 +117,7 @@ class LogWriter:
         if self._accumulator.crowded:
             await self._room()
         size = len(record) + RECORD_OVERHEAD_BYTES
-        future = self._enqueue((record,), size, True, True, expected_offset)
-        return await future  # type: ignore[return-value]
+        return await self._enqueue((record,), size, True, True, expected_offset)  # type: ignore[return-value]
 
     async def append_many(
         self, bodies: Iterable[Body], *, expected_offset: int | None = None
@@ -233,16 +232,18 @@ class LogWriter:
         watched: bool,
         expected_offset: int | None,
     ) -> asyncio.Future[Result]:
-        if self._closed or self._sender.stopped is not None:
+        sender, loop = self._sender, self._loop
+        if self._closed or sender.stopped is not None:
             self._check_open()
-        self._check_loop()
+        if asyncio.get_running_loop() is not loop:
+            self._check_loop()
         if expected_offset is not None:
             check_offset(expected_offset)
-        future: asyncio.Future[Result] = self._loop.create_future()
+        future: asyncio.Future[Result] = loop.create_future()
+        sender.wake()
         self._accumulator.push(
-            Submission(records, size, future, self._loop.time(), one, watched, expected_offset)
+            Submission(records, size, future, sender.woken_s, one, watched, expected_offset)
         )
-        self._sender.wake()
         return future
 
     def _checked(self, body: Body) -> bytes:

@@ -85,9 +85,6 @@ class SimulatedRuntime(Runtime):
     def new_id(self, length: int = 12) -> str:
         return f"{self._loop.random.getrandbits(4 * length):0{length}x}"
 
-    def let_threads_run(self) -> None:
-        """There are none."""
-
     async def compute(self, work: Callable[[], T]) -> T:
         """Inline: at once, or after a moment in which others may run."""
         if self._loop.random.random() < 0.5:
