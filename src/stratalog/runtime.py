@@ -70,7 +70,8 @@ def cpu_turn() -> threading.Semaphore:
     return turn
 
 
-async def run_blocking(work: Callable[[], T]) -> T:
-    """Run a blocking store call on the process's bounded I/O threads."""
+async def run_blocking(work: Callable[[], T], purpose: str = "io") -> T:
+    """Run a blocking store call on the process's bounded I/O threads, of which each purpose has its
+    own: those that wait for a turn of the cores do not keep others from the store."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread_pool("io", IO_THREADS_MAX), work)
+    return await loop.run_in_executor(thread_pool(purpose, IO_THREADS_MAX), work)

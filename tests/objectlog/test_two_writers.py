@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import PassingStore, YieldingStore
 from stratalog.errors import Conflict, Fenced, NotHappened, Sealed
+from stratalog.objectlog import committer
 from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import Append, History, Simulation, check_appends, simulate
@@ -382,3 +384,20 @@ class TestBehaviour05ChangesOfThePast:
             assert [row async for row in store.list("manifest/")] == []
 
         run(main())
+
+
+def test_who_always_wins_leaves_room_again_and_again_but_not_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer, "WINNING_S_MIN", 0.05)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with sl.LogWriter.open(MemoryStore(), create=True) as log:
+            started_s, pauses = loop.time(), 0
+            while pauses < 3:
+                await log.append(b"mine")
+                pauses = cast(int, log.stats["pauses_for_others"])
+            assert loop.time() - started_s >= 3 * 0.05
+
+    run(main())

@@ -22,6 +22,7 @@ from stratalog.objectlog.linking import Verdict, link
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.sender import Sender
 from stratalog.objectlog.units import Unit
+from stratalog.runtime import Runtime
 from stratalog.store.cas import Landed, Overtaken, Patience, put_once, swap
 from stratalog.store.protocol import Blob, Store
 
@@ -81,8 +82,18 @@ def believe_exists() -> Iterator[None]:
             return await put_once(store, new_path, data, patience)
         return path
 
+    async def gullible_made(
+        store: Store,
+        new_path: Callable[[], str],
+        make: Callable[[], bytes],
+        patience: Patience,
+        runtime: Runtime,
+    ) -> str:
+        return await gullible(store, new_path, await runtime.compute(make), patience)
+
     with (
         patch.object(uploader_module, "put_once", gullible),
+        patch.object(uploader_module, "put_made_once", gullible_made),
         patch.object(roller_module, "put_once", gullible),
     ):
         yield

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from unittest.mock import patch
 
 import msgspec
 
 import stratalog as sl
 from simulation.world import TIMEOUT_S, OneLog, run_world
 from stratalog.errors import Corrupt, StratalogError, Unavailable
+from stratalog.objectlog import uploader
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.options import SweepOptions
@@ -47,6 +49,12 @@ class Writing(OneLog):
         )
 
     async def live(self) -> None:
+        # Small fragments too are encoded by a thread, in half of the runs.
+        limit = self.random.choice((0, uploader.ENCODE_INLINE_BYTES_MAX))
+        with patch.object(uploader, "ENCODE_INLINE_BYTES_MAX", limit):
+            await self.live_together()
+
+    async def live_together(self) -> None:
         writers = self.random.choice((1, 1, 2, 3))
         each = OPERATIONS // writers
         async with asyncio.TaskGroup() as processes:

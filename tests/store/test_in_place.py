@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import pytest
 
 import stratalog as sl
 from stratalog.errors import Corrupt, Exists, Invalid, NotFound, Unavailable, Unknown
-from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import DirectoryStore, MemoryStore
 from stratalog.store.cas import Patience, put_made_once
 from stratalog.store.counted import CountedStore
@@ -247,5 +248,78 @@ def test_a_name_that_has_other_bytes_is_given_up(tmp_path: Path) -> None:
             store, lambda: next(names), lambda: b"mine", patience, DEFAULT_RUNTIME
         )
         assert path == "free"
+
+    run(main())
+
+
+def test_who_is_cancelled_while_it_is_made_puts_nothing(tmp_path: Path) -> None:
+    begun, let = threading.Event(), threading.Event()
+
+    def make() -> bytes:
+        begun.set()
+        assert let.wait(30)
+        return b"bytes"
+
+    async def main() -> None:
+        store = DirectoryStore(tmp_path)
+        patience = Patience(DEFAULT_RUNTIME, 5.0)
+        putting = asyncio.ensure_future(
+            put_made_once(store, lambda: PATH, make, patience, DEFAULT_RUNTIME)
+        )
+        await asyncio.to_thread(begun.wait, 30)
+        putting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await putting
+        let.set()
+        # The pool's thread is free again when it has noticed.
+        await create_made(store, "after", lambda: b"", DEFAULT_RUNTIME)
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+            with pytest.raises(NotFound):
+                await store.get(PATH)
+
+    run(main())
+
+
+def test_the_time_to_make_it_is_not_the_stores(tmp_path: Path) -> None:
+    """A store that does not answer at once has all of its time after that."""
+
+    async def main() -> None:
+        store = DirectoryStore(tmp_path)
+        create, failures = store._create, [1]
+
+        def failing(path: str, data: bytes) -> None:
+            if failures:
+                failures.pop()
+                raise Unavailable("not now", path=path)
+            create(path, data)
+
+        store._create = failing  # type: ignore[method-assign]
+        patience = Patience(DEFAULT_RUNTIME, 0.2)
+
+        def make() -> bytes:
+            time.sleep(0.3)
+            return b"bytes"
+
+        await put_made_once(store, lambda: PATH, make, patience, DEFAULT_RUNTIME)
+        assert (await store.get(PATH)).data == b"bytes"
+
+    run(main())
+
+
+def test_a_store_that_fails_before_it_is_made_is_asked_again(tmp_path: Path) -> None:
+    class Connecting(MemoryStore):
+        failures = 1
+
+        async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise Unavailable("cannot connect")
+            await self.put_if_absent(path, make())
+
+    async def main() -> None:
+        store, patience = Connecting(), Patience(DEFAULT_RUNTIME, 5.0)
+        path = await put_made_once(store, lambda: PATH, lambda: b"bytes", patience, DEFAULT_RUNTIME)
+        assert (await store.get(path)).data == b"bytes"
 
     run(main())

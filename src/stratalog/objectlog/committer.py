@@ -246,3 +246,4 @@ class Committer:
         self._counters.pauses_for_others += 1
         upload_s = self._counters.fragments.timing().mean_s
         await asyncio.sleep(min(2 * (upload_s + 2 * self._round_trip_s), ROOM_S_MAX))
+        self._winning_since_s = asyncio.get_running_loop().time()

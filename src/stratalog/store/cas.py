@@ -31,6 +31,7 @@ from stratalog.errors import (
     Exists,
     Invalid,
     NotFound,
+    NotHappened,
     StratalogError,
     Unavailable,
     Unknown,
@@ -43,19 +44,25 @@ from stratalog.store.protocol import Blob, Store
 class Patience:
     """How long to go on trying: a deadline with growing, jittered pauses."""
 
-    __slots__ = ("_deadline", "_pause_s", "_runtime")
+    __slots__ = ("_deadline", "_loop", "_pause_s", "_runtime", "_timeout_s")
 
     PAUSE_S_FIRST = 0.02
     PAUSE_S_MAX = 2.0
 
     def __init__(self, runtime: Runtime, timeout_s: float) -> None:
         self._runtime = runtime
-        self._deadline = asyncio.get_running_loop().time() + timeout_s
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
         self._pause_s = self.PAUSE_S_FIRST
+        self.begin()
+
+    def begin(self) -> None:
+        """The time counts from now on. Any thread may say so."""
+        self._deadline = self._loop.time() + self._timeout_s
 
     async def pause(self) -> bool:
         """Wait a little longer than last time. False when the time is up."""
-        remaining = self._deadline - asyncio.get_running_loop().time()
+        remaining = self._deadline - self._loop.time()
         if remaining <= 0:
             return False
         jittered = self._pause_s * (0.5 + self._runtime.random())
@@ -157,21 +164,35 @@ async def put_made_once(
     patience: Patience,
     runtime: Runtime,
 ) -> str:
-    """The same with what ``make`` gives, once, away from the event loop."""
+    """The same with what ``make`` gives, once, away from the event loop.
+
+    Patience is for the store and begins when there is something to put. Who is cancelled while it
+    is made, or waits for that, puts nothing.
+    """
     made: list[bytes] = []
+    cancelled = False
 
     def making() -> bytes:
-        made.append(make())
+        if not made and not cancelled:
+            made.append(make())
+        if cancelled:
+            raise NotHappened(f"{path} is not wanted any more", path=path)
+        patience.begin()
         return made[0]
 
     path = new_path()
-    try:
-        await create_made(store, path, making, runtime)
-    except (Exists, Unknown, Unavailable) as error:
-        if not made:
+    while True:
+        try:
+            await create_made(store, path, making, runtime)
+            return path
+        except asyncio.CancelledError:
+            cancelled = True
             raise
-        return await _settle_put(store, path, new_path, made[0], patience, error)
-    return path
+        except (Exists, Unknown, Unavailable) as error:
+            if made:
+                return await _settle_put(store, path, new_path, made[0], patience, error)
+            if not isinstance(error, Unavailable) or not await patience.pause():
+                raise
 
 
 async def _settle_put(

@@ -205,7 +205,7 @@ class CloudStore:
                 data = make()
             self._create(path, data)
 
-        await self._call(work)
+        await self._call(work, "put")
 
     def _create(self, path: str, data: bytes) -> str:
         try:
@@ -299,9 +299,9 @@ class CloudStore:
             return {"e_tag": etag, "version": version}
         return {"e_tag": etag}
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call(self, work: Callable[[], T], purpose: str = "io") -> T:
         _claim_process()
-        return await run_blocking(work)
+        return await run_blocking(work, purpose)
 
     async def _read(self, path: str, work: Callable[[], T]) -> T:
         """Run what may be repeated, and translate how it failed."""

@@ -155,7 +155,7 @@ class DirectoryStore:
                 data = make()
             self._retried(path, lambda: self._create(path, data))
 
-        await run_blocking(work)
+        await run_blocking(work, "put")
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         check_path(path)
