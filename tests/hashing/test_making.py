@@ -51,6 +51,14 @@ class Slow:
         return MADE
 
 
+def being_made() -> tuple[Slow, Maker]:
+    slow = Slow()
+    maker = Maker(slow)
+    maker.begin()
+    assert slow.begun.wait(30)
+    return slow, maker
+
+
 def failing(error: Exception) -> Callable[[], Kernel]:
     def make() -> Kernel:
         raise error
@@ -139,10 +147,7 @@ def test_a_fork_waits_for_what_is_being_made(when: str) -> None:
 
 def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "FORK_WAIT_S_MAX", 0.01)
-    slow = Slow()
-    maker = Maker(slow)
-    maker.begin()
-    assert slow.begun.wait(30)
+    slow, maker = being_made()
     maker.before_fork()
     maker.after_fork(in_child=False)
     slow.let.set()
@@ -151,10 +156,7 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_child_of_such_a_fork_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "FORK_WAIT_S_MAX", 0.01)
-    slow = Slow()
-    maker = Maker(slow)
-    maker.begin()
-    assert slow.begun.wait(30)
+    slow, maker = being_made()
     maker.before_fork()
     maker.after_fork(in_child=True)
     assert maker.wait() is None
