@@ -112,7 +112,10 @@ class Sender:
         return next((error for error in unseen if error is not None), None)
 
     def wake(self) -> None:
-        """Look for work once the callbacks of this moment have run, so that they share a unit."""
+        """Look for work once the callbacks of this moment have run, so that they share a unit.
+
+        ``woken_s`` is when the first of them came, and is taken for the time of all.
+        """
         if not self._dispatch_scheduled:
             self._dispatch_scheduled = True
             loop = asyncio.get_running_loop()

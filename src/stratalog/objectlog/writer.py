@@ -117,7 +117,8 @@ class LogWriter:
         if self._accumulator.crowded:
             await self._room()
         size = len(record) + RECORD_OVERHEAD_BYTES
-        return await self._enqueue((record,), size, True, True, expected_offset)  # type: ignore[return-value]
+        future = self._enqueue((record,), size, True, True, expected_offset)
+        return await future  # type: ignore[return-value]
 
     async def append_many(
         self, bodies: Iterable[Body], *, expected_offset: int | None = None

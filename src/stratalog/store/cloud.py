@@ -194,11 +194,8 @@ class CloudStore:
         check_path(path)
         return await self._call(lambda: self._create(path, data))
 
-    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+    async def create_made(self, path: str, make: Callable[[], bytes], _runtime: Runtime) -> None:
         check_path(path)
-        if type(self).put_if_absent is not CloudStore.put_if_absent:
-            await self.put_if_absent(path, await runtime.compute(make))  # a subclass has its own
-            return
 
         def work() -> None:
             with cpu_turn():

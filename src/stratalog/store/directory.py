@@ -78,6 +78,7 @@ __all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 ATTEMPTS_MAX = 1000
 LIST_ROWS_PER_HOP = 1000
 READ_BYTES_MAX = 1 << 30
+UNKNOWN_SIZE_BYTES = 1 << 16
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -111,13 +112,10 @@ class DirectoryStore:
         check_path(path)
         return await run_blocking(lambda: Blob(self._read(path)))
 
-    async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
+    async def get_then(self, path: str, work: Callable[[bytes], T], _runtime: Runtime) -> T:
         """On as many threads as there are cores. They are not those that others compute on, who
         would have to wait for the disk."""
         check_path(path)
-        if type(self).get is not DirectoryStore.get:  # a subclass has its own way to read
-            data = (await self.get(path)).data
-            return await runtime.compute(lambda: work(data))
         threads = thread_pool("read", CPU_THREADS_MAX)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(threads, lambda: work(self._read(path)))
@@ -144,11 +142,8 @@ class DirectoryStore:
 
         return await run_blocking(work)
 
-    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+    async def create_made(self, path: str, make: Callable[[], bytes], _runtime: Runtime) -> None:
         check_path(path)
-        if type(self).put_if_absent is not DirectoryStore.put_if_absent:
-            await self.put_if_absent(path, await runtime.compute(make))  # a subclass has its own
-            return
 
         def work() -> None:
             with cpu_turn():
@@ -229,7 +224,7 @@ class DirectoryStore:
     def _read(self, path: str) -> bytes:
         with self._opened(path) as (fd, size):
             if not size:  # not every file system tells it
-                return b"".join(iter(lambda: os.read(fd, READ_BYTES_MAX), b""))
+                return b"".join(iter(lambda: os.read(fd, UNKNOWN_SIZE_BYTES), b""))
             return _read_at(fd, 0, size, path)
 
     def _read_range(self, path: str, start: int, length: int) -> bytes:

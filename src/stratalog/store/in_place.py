@@ -24,9 +24,18 @@ class ReadsInPlace(Protocol):
         ...
 
 
+def _has_its_own(store: Store, in_place: str, plain: str) -> bool:
+    """Whether a store's class can do it in place, and not merely a store that it wraps or the class
+    that it comes from: who has another ``plain`` way is asked in that way."""
+    for each in type(store).__mro__:
+        if in_place in vars(each) or plain in vars(each):
+            return in_place in vars(each)
+    return False
+
+
 async def get_then(store: Store, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
     """What ``work`` makes of an object's bytes, with as few trips as the store allows."""
-    if hasattr(type(store), "get_then"):  # its own, not that of a store that it wraps
+    if _has_its_own(store, "get_then", "get"):
         return await cast(ReadsInPlace, store).get_then(path, work, runtime)
     data = (await store.get(path)).data
     return await runtime.compute(lambda: work(data))
@@ -42,7 +51,7 @@ class WritesInPlace(Protocol):
 
 async def create_made(store: Store, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
     """Create an object of what ``make`` gives, with as few trips as the store allows."""
-    if hasattr(type(store), "create_made"):  # its own, not that of a store that it wraps
+    if _has_its_own(store, "create_made", "put_if_absent"):
         await cast(WritesInPlace, store).create_made(path, make, runtime)
         return
     await store.put_if_absent(path, await runtime.compute(make))
