@@ -9,6 +9,7 @@ history must be explained by the log that is there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from unittest.mock import patch
 
@@ -21,6 +22,7 @@ from stratalog.objectlog import uploader
 from stratalog.objectlog.amending import amend
 from stratalog.objectlog.manifest import Manifest
 from stratalog.objectlog.options import SweepOptions
+from stratalog.objectlog.pace import Pace
 from stratalog.objectlog.sweep import sweep
 from stratalog.store.cas import Patience
 from stratalog.testing import Node, Read, Row, Seen
@@ -51,8 +53,16 @@ class Writing(OneLog):
     async def live(self) -> None:
         # Small fragments too are encoded by a thread, in half of the runs.
         limit = self.random.choice((0, uploader.ENCODE_INLINE_BYTES_MAX))
-        with patch.object(uploader, "ENCODE_INLINE_BYTES_MAX", limit):
+        with (
+            patch.object(uploader, "ENCODE_INLINE_BYTES_MAX", limit),
+            patch.object(Pace, "store_is_slow", self.taken_for()),
+        ):
             await self.live_together()
+
+    def taken_for(self) -> Callable[[Pace, int], bool]:
+        """Slow, as a store is to callers that take no time; or fast; or now this, now that."""
+        slow, random = self.random.choice((1.0, 0.0, 0.5)), self.random
+        return lambda _pace, _callers: random.random() < slow
 
     async def live_together(self) -> None:
         writers = self.random.choice((1, 1, 2, 3))

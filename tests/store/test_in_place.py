@@ -18,6 +18,7 @@ from stratalog.store.cas import Patience, put_made_once
 from stratalog.store.counted import CountedStore
 from stratalog.store.in_place import create_made, get_then
 from stratalog.store.patient import PatientStore
+from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store
 
 T = TypeVar("T")
@@ -181,8 +182,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("kind", ["memory", "directory"])
-def test_an_object_is_created_of_what_is_made_on_another_thread(kind: str, tmp_path: Path) -> None:
+def test_an_object_is_created_of_what_is_made_on_another_thread(store_url: str) -> None:
     threads: list[int] = []
 
     def make() -> bytes:
@@ -190,7 +190,7 @@ def test_an_object_is_created_of_what_is_made_on_another_thread(kind: str, tmp_p
         return b"bytes"
 
     async def main() -> None:
-        inner: Store = DirectoryStore(tmp_path) if kind == "directory" else MemoryStore()
+        inner = sl.open_store(store_url)
         store = CountedStore(inner)
         await create_made(store, PATH, make, DEFAULT_RUNTIME)
         assert (await inner.get(PATH)).data == b"bytes"
@@ -202,6 +202,26 @@ def test_an_object_is_created_of_what_is_made_on_another_thread(kind: str, tmp_p
 
     run(main())
     assert threading.get_ident() not in threads
+
+
+def test_a_part_of_a_store_is_written_and_read_in_place_too(tmp_path: Path) -> None:
+    """A log on S3 is nearly always one: its place is a bucket and a prefix."""
+
+    def on_thread(_data: bytes = b"") -> bytes:
+        return threading.current_thread().name.encode()
+
+    async def main() -> None:
+        inner = DirectoryStore(tmp_path)
+        store = PrefixedStore(inner, "part/of")
+        await create_made(store, PATH, on_thread, DEFAULT_RUNTIME)
+        assert (await inner.get(f"part/of/{PATH}")).data.startswith(b"stratalog-put")
+        name = await get_then(store, PATH, on_thread, DEFAULT_RUNTIME)
+        assert name.startswith(b"stratalog-read")
+        for illegal in ("/a", "../a"):
+            with pytest.raises(Invalid):
+                await create_made(store, illegal, on_thread, DEFAULT_RUNTIME)
+
+    run(main())
 
 
 def test_what_the_making_raises_is_raised_and_nothing_is_created(tmp_path: Path) -> None:

@@ -8,9 +8,14 @@ Offsets are given out when a unit is formed, in the hope that all earlier ones a
 is not, the later ones are abandoned with it and formed again, so that settling always happens in
 call order.
 
-When does a unit start? A full one as soon as an upload is free. A small one at once if nothing is
-uploading or waiting to be linked; otherwise it keeps gathering meanwhile. So an idle log writes
-at once, and under load fragments grow rather than their number.
+When does a unit start?
+
+    full     as soon as an upload is free
+    large    with a slow store, as soon as no more than one other uploads; with a fast one, when
+             nothing is under way (``pace.py``)
+    small    when nothing is uploading or waits to be linked; until then it gathers
+
+So an idle log writes at once, and under load fragments grow rather than their number.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from stratalog.invariants import invariant
 from stratalog.objectlog.accumulator import Accumulator, Submission
 from stratalog.objectlog.committer import Committer, Outcome
 from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.pace import Pace
 from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.units import Draft, Unit, divide, fragments_for
@@ -43,6 +49,8 @@ from stratalog.store.protocol import Store
 log = logging.getLogger(__name__)
 
 FAILURES_KEPT_MAX = 1000
+LARGE = 3
+"""A unit is large from this part of a fragment on."""
 
 
 class Sender:
@@ -70,11 +78,12 @@ class Sender:
         self._linking: list[Unit] = []
         self._work: asyncio.Task[None] | None = None
         self._refusing: asyncio.Task[None] | None = None
-        self._dispatch_scheduled = False
+        self.woken = False
         self.woken_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._started_s = float("-inf")
         self._committed_s = float("-inf")
+        self._pace = Pace()
         self._idle: list[asyncio.Future[None]] = []
         self._failed: list[Submission] = []
         self.stopped: StratalogError | None = None
@@ -116,8 +125,8 @@ class Sender:
 
         ``woken_s`` is when the first of them came, and is taken for the time of all.
         """
-        if not self._dispatch_scheduled:
-            self._dispatch_scheduled = True
+        if not self.woken:
+            self.woken = True
             loop = asyncio.get_running_loop()
             self.woken_s = loop.time()
             loop.call_soon(self._dispatch)
@@ -134,7 +143,9 @@ class Sender:
     # Forming units
 
     def _dispatch(self) -> None:
-        self._dispatch_scheduled = False
+        self.woken = False
+        if self._accumulator:
+            self._pace.returned(asyncio.get_running_loop().time())
         while self.stopped is None and _ended(self._refusing):
             first = self._accumulator.first
             if first is None or not self._may_start():
@@ -154,9 +165,20 @@ class Sender:
     def _may_start(self) -> bool:
         if sum(len(unit.drafts) for unit in self._units) >= self._width:
             return False
-        if self._accumulator.bytes >= self._options.fragment_bytes:
+        waiting, full = self._accumulator.bytes, self._options.fragment_bytes
+        if waiting >= full:
             return True
-        return not self._uploading and len(self._units) == len(self._linking)
+        uploading = len(self._units) - len(self._linking)
+        if waiting < full // LARGE or not self._units:
+            return not uploading and not self._uploading
+        if not self._store_is_slow():
+            return False
+        return uploading == 0 or (uploading == 1 and not self._units[-1].is_half)
+
+    def _store_is_slow(self) -> bool:
+        """For all who wait: if it is not, they are not divided, and come together again."""
+        under_way = sum(len(unit.submissions) for unit in self._units)
+        return self._pace.store_is_slow(len(self._accumulator) + under_way)
 
     def _interval_is_over(self) -> bool:
         """Whether the next small unit may start; if not, a timer looks again when it may."""
@@ -182,14 +204,14 @@ class Sender:
         """Take submissions until a fragment is full. A large batch is a unit of its own."""
         full, waiting = self._options.fragment_bytes, self._accumulator.bytes
         limit = waiting if fragments_for(waiting, full) == 1 else full
-        if not self._units and full // 2 <= waiting == limit:
-            # Callers that move in step would leave the uploads idle while they are answered.
+        halve = full // 2 <= waiting == limit and not self._units and self._store_is_slow()
+        if halve:
             limit = waiting // 2
         taken, bodies, size = self._accumulator.take(limit, self._next_offset)
         self._timestamp_us = max(self._timestamp_us, self._runtime.now_us())
         count = min(fragments_for(size, full), self._options.manifest_fragments_max)
         drafts = [self._draft(*part) for part in divide(bodies, size, count)]
-        return Unit(taken, drafts, self._timestamp_us)
+        return Unit(taken, drafts, self._timestamp_us, is_half=halve)
 
     def _draft(self, bodies: list[bytes], size: int) -> Draft:
         draft = Draft(bodies, size, self._next_offset, self._next_seq_no)
@@ -268,6 +290,8 @@ class Sender:
             self._committed_s = loop.time()
 
     async def _commit(self, group: list[Unit]) -> None:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
         try:
             outcome = await self._committer.commit([up for unit in group for up in unit.uploads])
         except Unknown as error:
@@ -277,6 +301,7 @@ class Sender:
         except StratalogError as error:
             self._stop(error)
         else:
+            self._pace.stored(group[0].put_s + loop.time() - started_s)
             await self._after_commit(outcome, group)
 
     async def _after_commit(self, outcome: Outcome, group: list[Unit]) -> None:
@@ -305,6 +330,7 @@ class Sender:
 
     def _acknowledge(self, group: list[Unit]) -> None:
         now_s = asyncio.get_running_loop().time()
+        self._pace.answered(sum(len(unit.submissions) for unit in group), now_s)
         counters = self._counters
         for unit in group:
             submissions = self._take([unit])

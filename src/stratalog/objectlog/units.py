@@ -20,13 +20,14 @@ from stratalog.objectlog.position import LogPosition
 class Draft:
     """One fragment to be: its records and the position they hope for."""
 
-    __slots__ = ("bodies", "encoded", "first_offset", "seq_no", "size", "upload")
+    __slots__ = ("bodies", "encoded", "first_offset", "put_s", "seq_no", "size", "upload")
 
     def __init__(self, bodies: Sequence[bytes], size: int, first_offset: int, seq_no: int) -> None:
         self.bodies = bodies
         self.size = size
         self.first_offset = first_offset
         self.seq_no = seq_no
+        self.put_s = 0.0
         self.encoded: EncodedFragment | None = None
         self.upload: Upload | None = None
 
@@ -43,19 +44,33 @@ class Draft:
 
 
 class Unit:
-    """Drafts that are linked together, and the submissions whose records they hold."""
+    """Drafts that are linked together, and the submissions whose records they hold.
 
-    __slots__ = ("drafts", "error", "ready", "submissions", "task", "timestamp_us")
+    With ``is_half`` as many were left waiting, to be uploaded when this one is.
+    """
+
+    __slots__ = ("drafts", "error", "is_half", "ready", "submissions", "task", "timestamp_us")
 
     def __init__(
-        self, submissions: list[Submission], drafts: list[Draft], timestamp_us: int
+        self,
+        submissions: list[Submission],
+        drafts: list[Draft],
+        timestamp_us: int,
+        *,
+        is_half: bool = False,
     ) -> None:
         self.submissions = submissions
         self.drafts = drafts
         self.timestamp_us = timestamp_us
+        self.is_half = is_half
         self.ready = False
         self.error: StratalogError | None = None
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def put_s(self) -> float:
+        """How long the store took for the slowest of the drafts."""
+        return max(draft.put_s for draft in self.drafts)
 
     @property
     def uploads(self) -> list[Upload]:

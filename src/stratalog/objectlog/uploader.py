@@ -79,7 +79,8 @@ class Uploader:
         else:
             path = await put_made_once(self._store, new_path, encode, patience, self._runtime)
         assert draft.encoded is not None
-        self._counters.fragments.add(loop.time() - begun_s[0], len(draft.encoded.data))
+        draft.put_s = loop.time() - begun_s[0]
+        self._counters.fragments.add(draft.put_s, len(draft.encoded.data))
         return path
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
+from threading import get_ident
 from typing import NoReturn, cast
 
 from stratalog.errors import Closed, Full, Invalid
@@ -72,6 +73,7 @@ class LogWriter:
             store, self._committer, self._accumulator, options, runtime, self._counters, beside
         )
         self._closed = False
+        self._thread = get_ident()
 
     @classmethod
     def open(
@@ -236,12 +238,13 @@ class LogWriter:
         sender, loop = self._sender, self._loop
         if self._closed or sender.stopped is not None:
             self._check_open()
-        if asyncio.get_running_loop() is not loop:
-            self._check_loop()
         if expected_offset is not None:
             check_offset(expected_offset)
+        if not sender.woken or get_ident() != self._thread:
+            # Only the first of many callers: to ask for the running loop takes a system call.
+            self._check_loop()
+            sender.wake()
         future: asyncio.Future[Result] = loop.create_future()
-        sender.wake()
         self._accumulator.push(
             Submission(records, size, future, sender.woken_s, one, watched, expected_offset)
         )

@@ -5,11 +5,16 @@ Errors name the whole path in the store below, since that is what a person can l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from stratalog.errors import Invalid
+from stratalog.runtime import Runtime
+from stratalog.store.in_place import create_made, get_then
 from stratalog.store.protocol import Blob, Head, Listed, Store, check_path
+
+T = TypeVar("T")
 
 
 class PrefixedStore:
@@ -26,6 +31,9 @@ class PrefixedStore:
     async def get(self, path: str) -> Blob:
         return await self.inner.get(self._full(path))
 
+    async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
+        return await get_then(self.inner, self._full(path), work, runtime)
+
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         return await self.inner.get_range(self._full(path), start, length)
 
@@ -35,6 +43,9 @@ class PrefixedStore:
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
         return await self.inner.put_if_absent(self._full(path), data)
+
+    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+        await create_made(self.inner, self._full(path), make, runtime)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         return await self.inner.put_if_match(self._full(path), data, etag)
