@@ -1,9 +1,15 @@
-"""Behaviour 4: callers that move in step, on stores that are slow and on those that are not."""
+"""Behaviour 4: callers that move in step, whatever the store takes and whatever they take.
+
+The clock is virtual, so that callers take time too only if they say so: ``CALLER_S`` each.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from collections.abc import Coroutine
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -12,21 +18,26 @@ import stratalog as sl
 from objectlog.whole_log import check_whole_log, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Invalid
+from stratalog.objectlog import committer
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
-from stratalog.objectlog.pace import Pace
+from stratalog.objectlog.pace import DIVIDE_FROM, DIVIDE_UP_TO, Pace
 from stratalog.store import MemoryStore
 from stratalog.testing import Simulation, simulate
 
-CALLERS, ROUNDS, RECORD_BYTES = 40, 12, 100
-OPTIONS = sl.WriterOptions(fragment_bytes=CALLERS * (RECORD_BYTES + RECORD_OVERHEAD_BYTES))
-PUT_S, MANIFEST_S = 0.03, 0.01
+CALLERS, ROUNDS, RECORD_BYTES = 40, 30, 100
+ROOM_BYTES = CALLERS * (RECORD_BYTES + RECORD_OVERHEAD_BYTES)
+OPTIONS = sl.WriterOptions(fragment_bytes=ROOM_BYTES)
+CALLER_S = 0.0001
+ALL_CALLERS_S = CALLERS * CALLER_S
+HALF, ALL = CALLERS // 2, CALLERS
 
 
 class SlowStore(PassingStore):
-    """Takes its time for puts, and knows how many fragments were on their way at once."""
+    """Takes its time for fragments and manifests, three to one."""
 
-    def __init__(self, inner: sl.Store) -> None:
+    def __init__(self, inner: sl.Store, both_s: float) -> None:
         super().__init__(inner)
+        self.both_s = both_s
         self.uploading = 0
         self.together: list[int] = []
 
@@ -36,133 +47,211 @@ class SlowStore(PassingStore):
         self.uploading += 1
         self.together.append(self.uploading)
         try:
-            await asyncio.sleep(PUT_S)
+            await asyncio.sleep(0.75 * self.both_s)
             return await super().put_if_absent(path, data)
         finally:
             self.uploading -= 1
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-        await asyncio.sleep(MANIFEST_S)
+        await asyncio.sleep(0.25 * self.both_s)
         return await super().put_if_match(path, data, etag)
 
 
-async def in_step(log: sl.LogWriter) -> None:
-    async def caller(name: int) -> None:
-        for number in range(ROUNDS):
-            await log.append(b"%0*d" % (RECORD_BYTES, name * ROUNDS + number))
+class Step:
+    """A log on a store that takes as long as it takes to answer all callers, so many times."""
 
-    async with asyncio.TaskGroup() as group:
-        for name in range(CALLERS):
-            group.create_task(caller(name))
+    def __init__(self, simulation: Simulation, times: float) -> None:
+        self.loop = simulation.loop
+        self.store = SlowStore(MemoryStore(), times * ALL_CALLERS_S)
+
+    def open(self, options: sl.WriterOptions = OPTIONS) -> Any:
+        return sl.LogWriter.open(self.store, create=True, options=options)
+
+    async def call(self, log: sl.LogWriter, rounds: int = ROUNDS, callers: int = CALLERS) -> None:
+        async def caller() -> None:
+            for _ in range(rounds):
+                await log.append(bytes(RECORD_BYTES))
+                self.loop._now += CALLER_S
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(callers):
+                group.create_task(caller())
+
+    async def sizes(self) -> list[int]:
+        async with sl.LogReader.open(self.store) as reader:
+            return [fragment.count for fragment in await reader.scan(1)]
 
 
-async def sizes_of_fragments(store: sl.Store) -> list[int]:
-    async with sl.LogReader.open(store) as reader:
-        return [fragment.count for fragment in await reader.scan(1)]
+def in_step(times: float, main: Any) -> None:
+    def started(simulation: Simulation) -> Coroutine[Any, Any, None]:
+        return main(Step(simulation, times))  # type: ignore[no-any-return]
+
+    simulate(started, seed=1)
 
 
 class TestBehaviour04CallersInStep:
-    def test_on_a_slow_store_one_half_is_uploaded_while_the_other_is_answered(self) -> None:
-        async def main(simulation: Simulation) -> None:
-            store = SlowStore(MemoryStore())
-            await sl.create_log(store)
-            began_s = simulation.loop.time()
-            async with sl.LogWriter.open(store, options=OPTIONS) as log:
-                await in_step(log)
-            took_s = simulation.loop.time() - began_s
-            assert await sizes_of_fragments(store) == [CALLERS // 2] * (2 * ROUNDS)
-            assert set(store.together) == {1, 2}, "side by side, though never more than two"
-            one_by_one_s = ROUNDS * 2 * PUT_S
-            assert took_s < 0.8 * one_by_one_s
-            assert len(await check_whole_log(store)) == CALLERS * ROUNDS
+    @pytest.mark.parametrize(
+        ("times", "size"), [(0.5, ALL), (1.5, ALL), (3.0, HALF), (5.0, HALF), (12.0, ALL)]
+    )
+    def test_they_are_divided_where_the_store_and_answering_take_about_as_long(
+        self, times: float, size: int
+    ) -> None:
+        async def main(step: Step) -> None:
+            async with step.open() as log:
+                await step.call(log)
+            sizes = await step.sizes()
+            settled = sizes[len(sizes) // 3 :]
+            assert settled.count(size) >= 0.9 * len(settled), sizes
+            assert len(await check_whole_log(step.store)) == CALLERS * ROUNDS
 
-        simulate(main, seed=1)
+        in_step(times, main)
 
-    def test_the_second_half_waits_until_the_first_is_uploaded(self) -> None:
+    def test_halves_upload_side_by_side_though_never_more_than_two(self) -> None:
+        async def main(step: Step) -> None:
+            async with step.open() as log:
+                await step.call(log)
+                began_s = step.loop.time()
+                await step.call(log)
+            took_s = step.loop.time() - began_s
+            assert set(step.store.together) == {1, 2}
+            one_upload_at_a_time_s = ROUNDS * 2 * 0.75 * step.store.both_s
+            assert took_s < 0.9 * one_upload_at_a_time_s
+
+        in_step(3.0, main)
+
+    def test_the_second_half_of_a_divided_burst_waits_until_the_first_is_uploaded(self) -> None:
         """Otherwise both would be answered together, and would never get out of step."""
 
-        async def main() -> None:
-            store = SlowStore(MemoryStore())
-            await sl.create_log(store)
-            async with sl.LogWriter.open(store, options=OPTIONS) as log:
-                futures = [log.submit(bytes(RECORD_BYTES)) for _ in range(CALLERS)]
+        async def main(step: Step) -> None:
+            with patch.object(Pace, "divides", lambda *_: True):
+                async with step.open() as log:
+                    await asyncio.gather(*(log.submit(bytes(RECORD_BYTES)) for _ in range(CALLERS)))
+            assert step.store.together == [1, 1]
+            assert await step.sizes() == [HALF, HALF]
+
+        in_step(3.0, main)
+
+    @pytest.mark.parametrize("becomes", [0.5, 12.0])
+    def test_halves_come_together_again_when_it_no_longer_pays(self, becomes: float) -> None:
+        async def main(step: Step) -> None:
+            async with step.open() as log:
+                await step.call(log)
+                assert (await step.sizes())[-1] == HALF
+                step.store.both_s = becomes * ALL_CALLERS_S
+                await step.call(log)
+            sizes = await step.sizes()
+            assert sizes[-5:-1] == [ALL] * 4, sizes
+
+        in_step(3.0, main)
+
+    def test_few_callers_are_never_divided(self) -> None:
+        async def main(step: Step) -> None:
+            options = sl.WriterOptions(fragment_bytes=4 * ROOM_BYTES)
+            async with step.open(options) as log:
+                await step.call(log)
+            assert await step.sizes() == [ALL] * ROUNDS
+
+        in_step(3.0, main)
+
+    def test_one_large_batch_is_no_half(self) -> None:
+        """Nothing is left behind it, so nobody waits for it."""
+
+        async def main(step: Step) -> None:
+            with patch.object(Pace, "divides", lambda *_: True):
+                async with step.open() as log:
+                    batch = [bytes(RECORD_BYTES)] * (3 * CALLERS // 4)
+                    first = asyncio.ensure_future(log.append_many(batch))
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                    assert [unit.half for unit in log._sender._units] == [None]
+                    await first
+
+        in_step(3.0, main)
+
+
+class TestWhatIsMeasured:
+    """A verdict that came about in step is not changed by what is not in step."""
+
+    def test_an_idle_log_does_not_make_its_store_fast(self) -> None:
+        async def main(step: Step) -> None:
+            async with step.open() as log:
+                await step.call(log)
+                for _ in range(5):
+                    await log.append(b"alone")
+                    await asyncio.sleep(100.0)
+                before = len(await step.sizes())
+                await step.call(log, rounds=2)
+                assert (await step.sizes())[before : before + 2] == [HALF, HALF]
+
+        in_step(3.0, main)
+
+    def test_a_pause_for_others_is_not_the_stores_time(self) -> None:
+        async def main(step: Step) -> None:
+            with (
+                patch.object(committer, "WINS_IN_A_ROW_MAX", 5),
+                patch.object(committer, "WINNING_S_MIN", 0.0),
+            ):
+                async with step.open() as log:
+                    await step.call(log)
+                    assert log.stats["pauses_for_others"] >= 5
+            assert (await step.sizes())[1:] == [ALL] * (ROUNDS - 1)
+
+        in_step(1.5, main)
+
+    def test_a_stream_that_waits_for_nobody_is_not_divided(self) -> None:
+        async def main(step: Step) -> None:
+            async with step.open() as log:
+                futures = []
+                for _ in range(600):
+                    futures.append(log.submit(bytes(RECORD_BYTES)))
+                    await asyncio.sleep(step.store.both_s / (0.6 * CALLERS))
                 await asyncio.gather(*futures)
-            assert store.together == [1, 1]
-            assert await sizes_of_fragments(store) == [CALLERS // 2] * 2
+                assert set(step.store.together) == {1}
 
-        simulate(lambda _simulation: main(), seed=1)
-
-    def test_on_a_fast_store_all_are_served_at_once(self) -> None:
-        async def main() -> None:
-            store = MemoryStore()
-            with patch.object(Pace, "store_is_slow", lambda _pace, _callers: False):
-                async with sl.LogWriter.open(store, create=True, options=OPTIONS) as log:
-                    await in_step(log)
-            assert await sizes_of_fragments(store) == [CALLERS] * ROUNDS
-
-        simulate(lambda _simulation: main(), seed=1)
-
-    def test_halves_come_together_again_when_the_store_turns_out_to_be_fast(self) -> None:
-        async def main() -> None:
-            store, known = SlowStore(MemoryStore()), iter([True] * 8)
-            with patch.object(Pace, "store_is_slow", lambda *_: next(known, False)):
-                async with sl.LogWriter.open(store, create=True, options=OPTIONS) as log:
-                    await in_step(log)
-            sizes = await sizes_of_fragments(store)
-            assert sizes[:2] == [CALLERS // 2] * 2
-            assert sizes[-1] == CALLERS
-            assert len(await check_whole_log(store)) == CALLERS * ROUNDS
-
-        simulate(lambda _simulation: main(), seed=1)
-
-    @pytest.mark.parametrize("slow", [False, True])
-    def test_few_callers_are_never_divided(self, slow: bool) -> None:
-        async def main() -> None:
-            store = MemoryStore()
-            options = sl.WriterOptions(fragment_bytes=3 * OPTIONS.fragment_bytes)
-            with patch.object(Pace, "store_is_slow", lambda _pace, _callers: slow):
-                async with sl.LogWriter.open(store, create=True, options=options) as log:
-                    await in_step(log)
-            assert await sizes_of_fragments(store) == [CALLERS] * ROUNDS
-
-        simulate(lambda _simulation: main(), seed=1)
+        in_step(3.0, main)
 
 
 class TestPace:
-    def test_an_unknown_store_is_taken_for_slow(self) -> None:
-        assert Pace().store_is_slow(1000)
-
-    def test_slow_is_who_takes_twice_as_long_as_to_answer_all(self) -> None:
+    def known(self, store_s: float, caller_s: float = 0.001) -> Pace:
         pace = Pace()
         for _ in range(30):
-            pace.stored(0.010)
-            pace.answered(500, 1.0)
-            pace.returned(1.002)
-        assert pace.store_is_slow(1000), "answered in 4 ms"
-        assert not pace.store_is_slow(1300)
+            pace.stored(store_s)
+            pace.answered(10, 5.0)
+            pace.returned(5.0 + 10 * caller_s, with_more=True)
+        return pace
 
-    def test_it_follows_a_store_that_becomes_slower(self) -> None:
+    def test_nobody_is_divided_as_long_as_nothing_is_known(self) -> None:
+        assert not Pace().divides(1000)
         pace = Pace()
-        for took_s, slow in ((0.001, False), (0.1, True), (0.001, False)):
-            for _ in range(40):
-                pace.stored(took_s)
-                pace.answered(1000, 1.0)
-                pace.returned(1.004)
-            assert pace.store_is_slow(1000) is slow
+        pace.stored(1.0)
+        assert not pace.divides(1000)
 
-    def test_who_comes_back_later_is_not_counted_again(self) -> None:
-        pace = Pace()
-        pace.stored(0.010)
+    def test_it_pays_between_two_bounds(self) -> None:
+        for times, pays in (
+            (0.9 * DIVIDE_FROM, False),
+            (1.1 * DIVIDE_FROM, True),
+            (0.9 * DIVIDE_UP_TO, True),
+            (1.1 * DIVIDE_UP_TO, False),
+        ):
+            assert self.known(store_s=times * 100 * 0.001).divides(100) is pays
+
+    def test_more_callers_take_longer(self) -> None:
+        pace = self.known(store_s=3 * 100 * 0.001)
+        assert pace.divides(100)
+        assert not pace.divides(200)
+
+    def test_who_does_not_come_back_at_once_tells_nothing(self) -> None:
+        pace = self.known(store_s=3 * 100 * 0.001)
         pace.answered(10, 1.0)
-        pace.returned(1.0)
-        pace.returned(900.0)
-        assert pace.store_is_slow(1000)
+        pace.returned(1.0, with_more=False)
+        pace.returned(900.0, with_more=True)
+        assert pace.divides(100)
 
 
-class TestTheLoopIsAskedForOnce:
-    """By the first caller of a turn. The others are known by their thread."""
+class TestTheLoopIsAskedForOnceATurn:
+    """By the first caller. The others are known by their thread, and by a loop that runs."""
 
-    def test_a_call_from_another_loop_is_refused_also_in_the_middle_of_a_turn(self) -> None:
+    def test_another_loop_in_another_thread_is_refused_in_the_middle_of_a_turn(self) -> None:
         async def main() -> None:
             async with sl.LogWriter.open(MemoryStore(), create=True) as log:
                 future = log.submit(b"ours")
@@ -182,3 +271,75 @@ class TestTheLoopIsAskedForOnce:
                 assert log.tail == 2
 
         run(main())
+
+    def test_a_loop_that_stopped_in_the_middle_of_a_turn_takes_nothing(self) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            store = MemoryStore()
+
+            async def begin() -> sl.LogWriter:
+                return await sl.LogWriter.open(store, create=True)
+
+            log = loop.run_until_complete(begin())
+            loop.call_soon(lambda: (loop.stop(), log.submit(b"in the last turn")))
+            loop.run_forever()
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                log.submit(b"nowhere")
+
+            async def elsewhere() -> None:
+                with pytest.raises(Invalid, match="another event loop"):
+                    await log.append(b"elsewhere")
+
+            asyncio.run(elsewhere())
+            loop.run_until_complete(log.close())
+            assert log.tail == 2
+        finally:
+            loop.close()
+
+    def test_a_loop_that_moved_to_another_thread_takes_nothing_from_the_first(self) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+
+            async def begin() -> sl.LogWriter:
+                return await sl.LogWriter.open(MemoryStore(), create=True)
+
+            log = loop.run_until_complete(begin())
+            mover = threading.Thread(target=loop.run_forever)
+            mover.start()
+            submitted = threading.Event()
+
+            def in_turn() -> None:
+                log.submit(b"ours")
+                submitted.set()
+                refused.wait(30)
+
+            refused = threading.Event()
+            loop.call_soon_threadsafe(in_turn)
+            assert submitted.wait(30)
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                log.submit(b"from the thread that opened it")
+            refused.set()
+            asyncio.run_coroutine_threadsafe(log.close(), loop).result(30)
+            assert log.tail == 2
+            loop.call_soon_threadsafe(loop.stop)
+            mover.join(30)
+        finally:
+            loop.close()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    def test_a_child_that_is_forked_in_the_middle_of_a_turn_takes_nothing(self) -> None:
+        async def main() -> int:
+            async with sl.LogWriter.open(MemoryStore(), create=True) as log:
+                future = log.submit(b"ours")
+                child = os.fork()
+                if child == 0:
+                    try:
+                        log.submit(b"the child's")
+                    except RuntimeError:
+                        os._exit(0)
+                    os._exit(1)
+                _, status = os.waitpid(child, 0)  # noqa: ASYNC222 (the turn must not end before)
+                await future
+                return os.waitstatus_to_exitcode(status)
+
+        assert run(main()) == 0

@@ -55,14 +55,14 @@ class Writing(OneLog):
         limit = self.random.choice((0, uploader.ENCODE_INLINE_BYTES_MAX))
         with (
             patch.object(uploader, "ENCODE_INLINE_BYTES_MAX", limit),
-            patch.object(Pace, "store_is_slow", self.taken_for()),
+            patch.object(Pace, "divides", self.dividing()),
         ):
             await self.live_together()
 
-    def taken_for(self) -> Callable[[Pace, int], bool]:
-        """Slow, as a store is to callers that take no time; or fast; or now this, now that."""
-        slow, random = self.random.choice((1.0, 0.0, 0.5)), self.random
-        return lambda _pace, _callers: random.random() < slow
+    def dividing(self) -> Callable[[Pace, int], bool]:
+        """Whether callers in step are divided: always, never, or now this, now that."""
+        share, random = self.random.choice((1.0, 0.0, 0.5)), self.random
+        return lambda _pace, _callers: random.random() < share
 
     async def live_together(self) -> None:
         writers = self.random.choice((1, 1, 2, 3))

@@ -89,7 +89,7 @@ class Committer:
         self._etag = etag
         self._wins_in_a_row = 0
         self._winning_since_s = 0.0
-        self._round_trip_s = 0.0
+        self._round_trip_s = self.put_s = 0.0
         self._roller = Roller(store, self._tree, writer, options, runtime, counters)
         self._turn = asyncio.Lock()
         self.manifest = manifest
@@ -187,6 +187,7 @@ class Committer:
             self._wins_in_a_row = 0
             return await self._after_refusal(settled, fragments)
         self._counters.manifests.add(took_s, len(data))
+        self.put_s = took_s
         self._round_trip_s += (took_s - self._round_trip_s) / 4
         self._etag = settled.etag
         self.manifest = candidate if settled.newer is None else decode_manifest(settled.newer.data)

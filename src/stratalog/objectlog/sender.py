@@ -8,22 +8,23 @@ Offsets are given out when a unit is formed, in the hope that all earlier ones a
 is not, the later ones are abandoned with it and formed again, so that settling always happens in
 call order.
 
-When does a unit start?
+When does a unit start? A full one as soon as an upload is free. A small one when nothing uploads or
+waits to be linked; until then it gathers. So an idle log writes at once, and under load fragments
+grow rather than their number.
 
-    full     as soon as an upload is free
-    large    with a slow store, as soon as no more than one other uploads; with a fast one, when
-             nothing is under way (``pace.py``)
-    small    when nothing is uploading or waits to be linked; until then it gathers
-
-So an idle log writes at once, and under load fragments grow rather than their number.
+Callers that move in step may be divided into halves (``pace.py``), of which one is uploaded while
+the other is answered. A half that is complete may start beside the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Awaitable, Iterable, Sequence
+from threading import get_ident
+from weakref import WeakSet
 
 from stratalog.errors import (
     Closed,
@@ -41,7 +42,7 @@ from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.pace import Pace
 from stratalog.objectlog.seal import sealed
 from stratalog.objectlog.stats import WriterCounters
-from stratalog.objectlog.units import Draft, Unit, divide, fragments_for
+from stratalog.objectlog.units import Draft, Half, Unit, divide, fragments_for
 from stratalog.objectlog.uploader import Beside, Uploader
 from stratalog.runtime import Runtime
 from stratalog.store.protocol import Store
@@ -49,8 +50,10 @@ from stratalog.store.protocol import Store
 log = logging.getLogger(__name__)
 
 FAILURES_KEPT_MAX = 1000
-LARGE = 3
-"""A unit is large from this part of a fragment on."""
+COMPLETE = 0.75
+"""A half is complete when it has this part of the size that the other one has."""
+
+_senders: WeakSet[Sender] = WeakSet()
 
 
 class Sender:
@@ -78,7 +81,7 @@ class Sender:
         self._linking: list[Unit] = []
         self._work: asyncio.Task[None] | None = None
         self._refusing: asyncio.Task[None] | None = None
-        self.woken = False
+        self.turn: int | None = None
         self.woken_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._started_s = float("-inf")
@@ -87,6 +90,7 @@ class Sender:
         self._idle: list[asyncio.Future[None]] = []
         self._failed: list[Submission] = []
         self.stopped: StratalogError | None = None
+        _senders.add(self)
         self._next_offset = self._next_seq_no = self._timestamp_us = self._linked_upto = 0
         self._expect_tail()
 
@@ -123,13 +127,14 @@ class Sender:
     def wake(self) -> None:
         """Look for work once the callbacks of this moment have run, so that they share a unit.
 
-        ``woken_s`` is when the first of them came, and is taken for the time of all.
+        ``turn`` is the thread of these callbacks until then. ``woken_s`` is when the first of them
+        came, and is taken for the time of all.
         """
-        if not self.woken:
-            self.woken = True
+        if self.turn is None:
             loop = asyncio.get_running_loop()
             self.woken_s = loop.time()
             loop.call_soon(self._dispatch)
+            self.turn = get_ident()
 
     async def close(self) -> None:
         """End the tasks. Everything is settled when this is called."""
@@ -143,9 +148,9 @@ class Sender:
     # Forming units
 
     def _dispatch(self) -> None:
-        self.woken = False
-        if self._accumulator:
-            self._pace.returned(asyncio.get_running_loop().time())
+        self.turn = None
+        now_s = asyncio.get_running_loop().time()
+        self._pace.returned(now_s, with_more=bool(self._accumulator))
         while self.stopped is None and _ended(self._refusing):
             first = self._accumulator.first
             if first is None or not self._may_start():
@@ -168,17 +173,19 @@ class Sender:
         waiting, full = self._accumulator.bytes, self._options.fragment_bytes
         if waiting >= full:
             return True
-        uploading = len(self._units) - len(self._linking)
-        if waiting < full // LARGE or not self._units:
-            return not uploading and not self._uploading
-        if not self._store_is_slow():
-            return False
-        return uploading == 0 or (uploading == 1 and not self._units[-1].is_half)
+        unlinked = len(self._units) - len(self._linking)
+        last = self._units[-1] if self._units else None
+        if last is None or last.half is None:
+            return not unlinked and not self._uploading
+        if not self._divides():
+            return False  # The halves wait for each other, and are one again.
+        if not unlinked:
+            return True
+        return unlinked == 1 and last.half == "second" and waiting >= COMPLETE * last.size
 
-    def _store_is_slow(self) -> bool:
-        """For all who wait: if it is not, they are not divided, and come together again."""
+    def _divides(self) -> bool:
         under_way = sum(len(unit.submissions) for unit in self._units)
-        return self._pace.store_is_slow(len(self._accumulator) + under_way)
+        return self._pace.divides(len(self._accumulator) + under_way)
 
     def _interval_is_over(self) -> bool:
         """Whether the next small unit may start; if not, a timer looks again when it may."""
@@ -204,14 +211,18 @@ class Sender:
         """Take submissions until a fragment is full. A large batch is a unit of its own."""
         full, waiting = self._options.fragment_bytes, self._accumulator.bytes
         limit = waiting if fragments_for(waiting, full) == 1 else full
-        halve = full // 2 <= waiting == limit and not self._units and self._store_is_slow()
-        if halve:
-            limit = waiting // 2
+        half: Half | None = None
+        if self._units:
+            half = "second" if self._units[-1].half and waiting == limit else None
+        elif full // 2 <= waiting == limit and self._divides():
+            half, limit = "first", waiting // 2
         taken, bodies, size = self._accumulator.take(limit, self._next_offset)
+        if half == "first" and self._accumulator.bytes < COMPLETE * size:
+            half = None
         self._timestamp_us = max(self._timestamp_us, self._runtime.now_us())
         count = min(fragments_for(size, full), self._options.manifest_fragments_max)
         drafts = [self._draft(*part) for part in divide(bodies, size, count)]
-        return Unit(taken, drafts, self._timestamp_us, is_half=halve)
+        return Unit(taken, drafts, self._timestamp_us, half)
 
     def _draft(self, bodies: list[bytes], size: int) -> Draft:
         draft = Draft(bodies, size, self._next_offset, self._next_seq_no)
@@ -290,8 +301,6 @@ class Sender:
             self._committed_s = loop.time()
 
     async def _commit(self, group: list[Unit]) -> None:
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
         try:
             outcome = await self._committer.commit([up for unit in group for up in unit.uploads])
         except Unknown as error:
@@ -301,7 +310,6 @@ class Sender:
         except StratalogError as error:
             self._stop(error)
         else:
-            self._pace.stored(group[0].put_s + loop.time() - started_s)
             await self._after_commit(outcome, group)
 
     async def _after_commit(self, outcome: Outcome, group: list[Unit]) -> None:
@@ -330,7 +338,9 @@ class Sender:
 
     def _acknowledge(self, group: list[Unit]) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._pace.answered(sum(len(unit.submissions) for unit in group), now_s)
+        self._pace.stored(group[0].put_s + self._committer.put_s)
+        if self.turn is None:  # Otherwise the next dispatch comes before they do.
+            self._pace.answered(sum(len(unit.submissions) for unit in group), now_s)
         counters = self._counters
         for unit in group:
             submissions = self._take([unit])
@@ -467,6 +477,16 @@ class Sender:
         elif (error := task.exception()) is not None:
             log.error("the writer failed", exc_info=error)
             self._stop_in_doubt(Unknown(f"the writer failed: {error!r}"))
+
+
+def _end_turns() -> None:
+    """A forked child has no loop that runs, and what its parent's will do does not concern it."""
+    for sender in _senders:
+        sender.turn = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_turns)
 
 
 def _ended(task: asyncio.Task[None] | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from stratalog.errors import StratalogError
 from stratalog.objectlog.accumulator import Submission
@@ -15,6 +16,8 @@ from stratalog.objectlog.committer import Upload
 from stratalog.objectlog.fragment import EncodedFragment, Fragment
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
 from stratalog.objectlog.position import LogPosition
+
+Half = Literal["first", "second"]
 
 
 class Draft:
@@ -46,26 +49,30 @@ class Draft:
 class Unit:
     """Drafts that are linked together, and the submissions whose records they hold.
 
-    With ``is_half`` as many were left waiting, to be uploaded when this one is.
+    The ``first`` half of those who move in step has left the others waiting until it is uploaded.
+    Each one after it, as long as there are two, is a ``second`` half.
     """
 
-    __slots__ = ("drafts", "error", "is_half", "ready", "submissions", "task", "timestamp_us")
+    __slots__ = ("drafts", "error", "half", "ready", "submissions", "task", "timestamp_us")
 
     def __init__(
         self,
         submissions: list[Submission],
         drafts: list[Draft],
         timestamp_us: int,
-        *,
-        is_half: bool = False,
+        half: Half | None = None,
     ) -> None:
         self.submissions = submissions
         self.drafts = drafts
         self.timestamp_us = timestamp_us
-        self.is_half = is_half
+        self.half = half
         self.ready = False
         self.error: StratalogError | None = None
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(draft.size for draft in self.drafts)
 
     @property
     def put_s(self) -> float:

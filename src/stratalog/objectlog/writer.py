@@ -73,7 +73,6 @@ class LogWriter:
             store, self._committer, self._accumulator, options, runtime, self._counters, beside
         )
         self._closed = False
-        self._thread = get_ident()
 
     @classmethod
     def open(
@@ -240,8 +239,8 @@ class LogWriter:
             self._check_open()
         if expected_offset is not None:
             check_offset(expected_offset)
-        if not sender.woken or get_ident() != self._thread:
-            # Only the first of many callers: to ask for the running loop takes a system call.
+        if sender.turn != get_ident() or not loop.is_running():
+            # Only the first caller of a turn: to ask for the running loop takes a system call.
             self._check_loop()
             sender.wake()
         future: asyncio.Future[Result] = loop.create_future()
