@@ -89,3 +89,31 @@ def test_without_spark_the_pipeline_says_what_to_install(installed: Path, tmp_pa
         [installed / "python", "-I", "-c", code], text=True, capture_output=True, check=False
     )
     assert "Spark is not installed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compact", "log", "--key", "body"),
+        ("compact", "log", "--live", "SELECT 1"),
+        ("erase", "log", "--where", "true", "--yes"),
+        ("pipeline", "run", "herd", "--key", "body"),
+        ("pipeline", "materialize", "herd", "--key", "body"),
+        ("pipeline", "collect", "herd"),
+        ("pipeline", "scrub", "herd"),
+        ("pipeline", "verify", "herd"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_without_spark_every_command_that_needs_it_says_what_to_install(
+    installed: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    stratalog = installed / "stratalog"
+    run(stratalog, "init", "log", cwd=tmp_path)
+    run(stratalog, "herd", "create", "herd", "orders", cwd=tmp_path)
+    done = subprocess.run(
+        [stratalog, *command], cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: Spark is not installed")
+    assert "Traceback" not in done.stderr

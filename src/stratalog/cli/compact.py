@@ -124,8 +124,10 @@ def compact(
             done = _by_set(url, loaded(live_file), up_to, tell, options)
         else:
             check_there(url)  # Spark takes its time to start
+            from stratalog.pipeline.session import require_pyspark, session
+
+            require_pyspark()
             from stratalog.pipeline import compact_by_key, compact_log
-            from stratalog.pipeline.session import session
 
             with session(master=master, remote=remote, conf=settings_of(conf)) as spark:
                 if key is None:

@@ -115,10 +115,12 @@ def erase(
         elif offsets_file is not None:
             ended = task.erase(loaded(offsets_file))
         else:
+            from stratalog.pipeline.session import require_pyspark, session
+
+            require_pyspark()
             from stratalog.pipeline.log_erase import matching
             from stratalog.pipeline.places import absolute_url
             from stratalog.pipeline.rewriting_tasks import rewriting_in_tasks
-            from stratalog.pipeline.session import session
 
             assert where is not None
             with session(master=master, remote=remote, conf=settings_of(conf)) as spark:

@@ -57,7 +57,10 @@ def create_log(root: Root, name: Name, as_json: AsJson = False, verbose: Verbose
 
 @herds.command("where")
 def find_log(root: Root, name: Name, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Show where a log lies. All other commands take that place.
+    """Show where a log lies. The commands that read or look after a log take that place.
+
+    What `stratalog append` puts there has no mark, so the pipeline does not find it: append to a
+    log of a herd through the herd, in Python.
 
     Example:
       stratalog read $(stratalog herd where shop orders-eu)

@@ -397,6 +397,9 @@ def run(
         raise typer.BadParameter(
             "--key says what the records are merged by; or leave the stage out"
         )
+    from stratalog.pipeline.session import require_pyspark
+
+    require_pyspark()
     from stratalog.pipeline.run import RunOptions, run_forever, run_pipeline
 
     options = RunOptions(

@@ -82,7 +82,7 @@ def open_session(
     name: str = "stratalog",
 ) -> SparkSession:
     """The Spark session of this process, opened if there is none. ``stop()`` it when done."""
-    _require_pyspark()
+    require_pyspark()
     check_conf(conf)
     site = site_settings(os.environ)
     place = choose_place(master, remote, conf, os.environ, site)
@@ -108,7 +108,7 @@ def session(
     name: str = "stratalog",
 ) -> Iterator[SparkSession]:
     """A session for a while. One that existed before is used, and is not stopped."""
-    _require_pyspark()
+    require_pyspark()
     existed = has_session()
     spark = open_session(master=master, remote=remote, conf=conf, name=name)
     try:
@@ -318,7 +318,8 @@ def _silence_pyspark() -> None:
 # ---- what is there -----------------------------------------------------------------------------
 
 
-def _require_pyspark() -> None:
+def require_pyspark() -> None:
+    """To be called before a module is imported that imports Spark."""
     missing = [package for package in ("pyspark", "pandas") if not _has(package)]
     if missing:
         raise Invalid(
