@@ -1,10 +1,12 @@
 """Reading everything: iteration against pyarrow on the same files, and against hashing alone.
 
-pyarrow reads the files in two ways: one after the other with ``read_table``, and as one dataset,
-which reads ahead as our iteration does. Verified iteration is held against a loop that does nothing
-but hash, on one thread, by ``hashlib``. What two threads hash stands beside it, in this way (a
-record below 2 KiB keeps the interpreter's lock while it is hashed, so a second core does not help)
-and in vectors, as the library does: no iteration can be faster than that.
+pyarrow reads the files one after the other with ``read_table``. As one dataset it reads ahead, as
+our iteration does, and is in C++ all the way: that stands beside it, as the harder measure.
+
+Verified iteration is held against a loop that does nothing but hash, on one thread, by ``hashlib``.
+What two threads hash stands beside it, in this way (a record below 2 KiB keeps the interpreter's
+lock while it is hashed, so a second core does not help) and in vectors, as the library does: no
+iteration can be faster than that.
 """
 
 from __future__ import annotations
@@ -80,10 +82,10 @@ async def _compare(session: Session, place: str, url: str, record_bytes: int) ->
 
         return side
 
-    for name, against, baseline, verify in (
-        ("unverified", "pyarrow, file by file", in_a_thread(read_tables), False),
-        ("unverified", "pyarrow, dataset", in_a_thread(scan_dataset), False),
-        ("verified", "hashing, one thread", in_a_thread(lambda: _hash(items)), True),
+    for name, against, baseline, verify, target in (
+        ("unverified", "pyarrow, file by file", in_a_thread(read_tables), False, TARGET),
+        ("unverified", "pyarrow, dataset", in_a_thread(scan_dataset), False, None),
+        ("verified", "hashing, one thread", in_a_thread(lambda: _hash(items)), True, TARGET),
     ):
         await session.compare(
             question="iteration",
@@ -92,7 +94,7 @@ async def _compare(session: Session, place: str, url: str, record_bytes: int) ->
             against=against,
             unit="MB/s",
             bound="at least",
-            target=TARGET,
+            target=target,
             baseline=baseline,
             ours=iterating(verify=verify),
         )
