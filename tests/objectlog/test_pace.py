@@ -91,7 +91,7 @@ def in_step(times: float, main: Any) -> None:
 
 class TestBehaviour04CallersInStep:
     @pytest.mark.parametrize(
-        ("times", "size"), [(0.5, ALL), (1.5, ALL), (3.0, HALF), (5.0, HALF), (12.0, ALL)]
+        ("times", "size"), [(0.5, ALL), (1.0, ALL), (3.0, HALF), (5.0, HALF), (12.0, ALL)]
     )
     def test_they_are_divided_where_the_store_and_answering_take_about_as_long(
         self, times: float, size: int
@@ -194,9 +194,9 @@ class TestWhatIsMeasured:
                 async with step.open() as log:
                     await step.call(log)
                     assert log.stats["pauses_for_others"] >= 5
-            assert (await step.sizes())[1:] == [ALL] * (ROUNDS - 1)
+            assert (await step.sizes())[2:] == [ALL] * (ROUNDS - 1)
 
-        in_step(1.5, main)
+        in_step(1.0, main)
 
     def test_a_stream_that_waits_for_nobody_is_not_divided(self) -> None:
         async def main(step: Step) -> None:
@@ -220,9 +220,9 @@ class TestPace:
             pace.returned(5.0 + 10 * caller_s, with_more=True)
         return pace
 
-    def test_nobody_is_divided_as_long_as_nothing_is_known(self) -> None:
-        assert not Pace().divides(1000)
+    def test_it_is_tried_once_as_long_as_nothing_is_known(self) -> None:
         pace = Pace()
+        assert pace.divides(1000)
         pace.stored(1.0)
         assert not pace.divides(1000)
 
@@ -238,7 +238,7 @@ class TestPace:
     def test_more_callers_take_longer(self) -> None:
         pace = self.known(store_s=3 * 100 * 0.001)
         assert pace.divides(100)
-        assert not pace.divides(200)
+        assert not pace.divides(300)
 
     def test_who_does_not_come_back_at_once_tells_nothing(self) -> None:
         pace = self.known(store_s=3 * 100 * 0.001)

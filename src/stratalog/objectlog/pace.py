@@ -13,7 +13,7 @@ answered in the twentieth part of the time that S3 takes.
 
 from __future__ import annotations
 
-DIVIDE_FROM, DIVIDE_UP_TO = 2.0, 6.0
+DIVIDE_FROM, DIVIDE_UP_TO = 1.4, 6.0
 """How often the time to answer all of them fits into that of the store."""
 
 _WEIGHT = 0.25
@@ -29,10 +29,10 @@ class Pace:
         self._answered = 0
 
     def divides(self, callers: int) -> bool:
-        """Whether so many are better served in halves. Not as long as nothing is known."""
+        """Whether so many are better served in halves. It is tried once to get to know it."""
         answering_s = self._caller_s * callers
         if not answering_s:
-            return False
+            return not self._storing_s
         return DIVIDE_FROM <= self._storing_s / answering_s <= DIVIDE_UP_TO
 
     def stored(self, took_s: float) -> None:
