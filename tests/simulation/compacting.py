@@ -53,6 +53,7 @@ class Compacting(Keeping):
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
         self.share = self.random.choice(DEATHS)
+        self.kept: list[list[int]] = []  # of each compaction that is under way
 
     async def live(self) -> None:
         await self.write_before()
@@ -102,15 +103,19 @@ class Compacting(Keeping):
             interval_s=self.random.choice((0.0, 0.0, 3.0)),
             timeout_s=TIMEOUT_S,
         )
-        await sl.compact(
-            self.way(node),
-            live,
-            up_to=up_to,
-            through=through,
-            writer=node.name,
-            options=options,
-            runtime=node.runtime,
-        )
+        self.kept.append([offset for offset in range(up_to) if offset in live])
+        try:
+            await sl.compact(
+                self.way(node),
+                live,
+                up_to=up_to,
+                through=through,
+                writer=node.name,
+                options=options,
+                runtime=node.runtime,
+            )
+        finally:
+            self.kept.pop(0)
 
     # Erasing
 
@@ -133,6 +138,8 @@ class Compacting(Keeping):
         records = self.store.records
         low, high = records.first_offset, records.tail - 1
         drawn = [self.random.randint(low, high) for _ in range(self.random.randint(1, 3))]
+        if beside and self.kept:
+            drawn += [each for each in self.kept[-1] if low <= each and self.random.random() < 0.3]
         if self.random.random() < 0.4:
             drawn.append(high)
         records.dead.update(drawn)
