@@ -49,7 +49,6 @@ class StratalogError(Exception):
         self.path = path
         self.expected = expected
         self.actual = actual
-        self.add_note(f"next: {self.hint}")
 
     def __str__(self) -> str:
         return self.message
@@ -68,7 +67,6 @@ def _rebuild(cls: type[StratalogError], message: str, state: dict[str, Any]) -> 
     error = cls.__new__(cls, message)
     Exception.__init__(error, message)
     error.__dict__.update(state)
-    error.__notes__ = list(state.get("__notes__", ()))
     return error
 
 

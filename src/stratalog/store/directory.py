@@ -28,6 +28,7 @@ other objects' paths at once.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import itertools
@@ -55,8 +56,8 @@ from stratalog.runtime import (
     Runtime,
     cpu_turn,
     run_blocking,
+    thread_pool,
 )
-from stratalog.store.crew import crew
 from stratalog.store.durable import (
     locked,
     make_missing,
@@ -115,7 +116,9 @@ class DirectoryStore:
         """On as many threads as there are cores. They are not those that others compute on, who
         would have to wait for the disk."""
         check_path(path)
-        return await crew("read", CPU_THREADS_MAX).run(lambda: work(self._read(path)))
+        threads = thread_pool("read", CPU_THREADS_MAX)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads, lambda: work(self._read(path)))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         check_path(path)
