@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stratalog as sl
 from cli.calls import bodies_of, call, call_json, error_json, new_log, new_url, run
 from objectlog.leftovers import everything, litter
 from stratalog.objectlog.stage import Stage, list_stages
@@ -55,12 +56,29 @@ def test_programs_get_every_number() -> None:
     assert told["unknown"] == {"objects": 1, "bytes": 4}
     assert told["unknown_paths"] == ["log/notes.txt"]
     assert told["pinned"]["objects"] == told["stages_removed"] == 0
+    assert told["pins"] == []
     (listed,) = told["stages"]
     assert (listed["incarnation"], listed["owner"]) == (stage, "compactor [7]")
     assert listed["epoch_us"] > 0
     parts = ("reached", "pinned", "kept", "deleted", "unknown")
     count = sum(told[part]["objects"] for part in parts) + 4
     assert count == told["listed"]["objects"]
+
+
+def test_pins_are_named_that_keep_something() -> None:
+    url = new_log(b"a")
+
+    async def collect_what_is_pinned() -> None:
+        await sl.PinStore(url).create("backup")
+        async with sl.LogWriter.open(url) as log:
+            await log.append(b"b")
+        await sl.CursorStore(url).create("reader", 2)
+        await sl.collect(url, options=sl.CollectorOptions(interval_s=0.0))
+
+    run(collect_what_is_pinned())
+    assert ", and only pin backup to 1 object (" in call("sweep", url).stdout
+    told = call_json("sweep", url)
+    assert (told["pins"], told["pinned"]["objects"]) == (["backup"], 1)
 
 
 def test_live_stages_are_shown_until_they_are_revoked() -> None:

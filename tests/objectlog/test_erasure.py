@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from random import Random
 from typing import Any
@@ -19,10 +20,11 @@ from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
 from objectlog.wrapped_stores import Puts
 from s3_server import S3Server
 from signed_requests import versioned_bucket
-from stratalog import Certificate, IndexSet, Presence
+from stratalog import Certificate, IndexSet, Pin, PinStore, Presence
 from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound, StratalogError
 from stratalog.objectlog import erasing, replanting
 from stratalog.objectlog.certificate import decode_certificate
+from stratalog.objectlog.erasing import Eraser
 from stratalog.objectlog.fragment import decode_fragment
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.stage import Stage
@@ -374,6 +376,43 @@ class TestHolders:
             assert again.complete
             left = [row for row in before if row[0] > 40]
             await check_erased(store, left, IndexSet.of([3]))
+
+        run(main())
+
+    def test_a_pin_that_points_elsewhere_while_it_is_erased(self) -> None:
+        """It was written, and has not looked at the log again yet: what it leads to is left by the
+        sweep. Then it looks, points to the new tree, and nothing leads to the old one any more."""
+
+        async def main() -> None:
+            store = await written(MemoryStore())
+            before = await rows_of(store)
+            is_written, may_look = asyncio.Event(), asyncio.Event()
+            confirm, forget = PinStore._confirm, Eraser._forget_index
+
+            async def slowly(self: PinStore, pin: Pin) -> Pin:
+                is_written.set()
+                await may_look.wait()
+                return await confirm(self, pin)
+
+            async def meanwhile(self: Eraser) -> None:
+                may_look.set()
+                await pinning
+                await forget(self)
+
+            with (
+                patch.object(PinStore, "_confirm", slowly),
+                patch.object(Eraser, "_forget_index", meanwhile),
+            ):
+                pinning = asyncio.create_task(PinStore(store).create("slow"))
+                await is_written.wait()
+                await sl.compact(store, IndexSet(), up_to=11, options=AT_ONCE)
+                made = await erased(store, 3, despite_holders=True)
+            assert not made.complete
+            assert made.reasons[0].startswith("old objects are still there: log/")
+            (again,) = await sl.finish_erasures(store, options=AT_ONCE)
+            assert again.complete
+            assert (await sl.verify_certificate(again, store)).holds
+            await check_erased(store, before, IndexSet(range(1, 11)))
 
         run(main())
 

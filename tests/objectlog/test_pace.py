@@ -153,18 +153,32 @@ class TestBehaviour04CallersInStep:
 
         in_step(3.0, main)
 
-    def test_one_large_batch_is_no_half(self) -> None:
-        """Nothing is left behind it, so nobody waits for it."""
+    @pytest.mark.parametrize("before", [0, 2])
+    @pytest.mark.parametrize("behind", [0, 2])
+    def test_one_large_batch_is_no_half(self, before: int, behind: int) -> None:
+        """Few are before or behind it, so it is not worth while to keep anybody waiting."""
 
         async def main(step: Step) -> None:
             with patch.object(Pace, "divides", lambda *_: True):
                 async with step.open() as log:
                     batch = [bytes(RECORD_BYTES)] * (3 * CALLERS // 4)
-                    first = asyncio.ensure_future(log.append_many(batch))
+                    batches = [batch[:1]] * before + [batch] + [batch[:1]] * behind
+                    tasks = [asyncio.create_task(log.append_many(each)) for each in batches]
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
                     assert [unit.half for unit in log._sender._units] == [None]
-                    await first
+                    await asyncio.gather(*tasks)
+            assert await step.sizes() == [before + 3 * CALLERS // 4 + behind]
+            assert step.store.together == [1]
+
+        in_step(3.0, main)
+
+    def test_with_an_interval_nobody_is_made_to_wait_for_two(self) -> None:
+        async def main(step: Step) -> None:
+            options = sl.WriterOptions(fragment_bytes=ROOM_BYTES, interval_s=1.0)
+            async with step.open(options) as log:
+                await step.call(log)
+            assert await step.sizes() == [ALL] * ROUNDS
 
         in_step(3.0, main)
 

@@ -13,6 +13,7 @@ the end nothing is stored that nothing leads to, and every erasure that was begu
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from unittest.mock import patch
 
@@ -34,12 +35,13 @@ PINS = 2
 CURSOR_STEPS = 4
 COLLECTIONS = 4
 COMPACTIONS = 8
-ERASURES = 2
+ERASURES = 4
 SWEEPS = 2
+LOOKS = 30
 DEATHS = (0.0, 0.2, 0.6, 0.95)
 WEAK_MOMENTS = {
     **keeping.WEAK_MOMENTS,
-    "compactor": ("put manifest", "put manifest", "put gc", "put stage", "put log", "delete"),
+    "compactor": ("put manifest", "put gc", "put stage", "put log", "put log", "put log", "delete"),
     "eraser": ("put manifest", "put certificate", "put gc", "put log", "delete", "get manifest"),
     "pinner": ("put pin", "get manifest"),
 }
@@ -51,17 +53,18 @@ class Compacting(Keeping):
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
         self.share = self.random.choice(DEATHS)
+        self.kept: list[list[int]] = []  # of each compaction that is under way
 
     async def live(self) -> None:
         await self.write_before()
         await self.launch(
             Crew("writer", self.write, WRITES, (1, 1, 2), 4),
             Crew("reader", self.read, READS, (1, 2), 10),
-            Crew("pinner", self.pin, PINS, 1, 10),
+            Crew("pinner", self.pin, PINS, (0, 1), 10),
             Crew("cursor", self.hold, CURSOR_STEPS, 1, 8),
             Crew("collector", self.collect, COLLECTIONS, (1, 2), 12),
             Crew("compactor", self.compact, COMPACTIONS, (1, 2, 3), 25),
-            Crew("eraser", self.erase, ERASURES, (0, 1, 1, 2), 25),
+            Crew("eraser", self.erase, ERASURES, (0, 1, 2, 2), 25),
             Crew("sweeper", self.sweep, SWEEPS, 1, 12),
         )
 
@@ -100,15 +103,19 @@ class Compacting(Keeping):
             interval_s=self.random.choice((0.0, 0.0, 3.0)),
             timeout_s=TIMEOUT_S,
         )
-        await sl.compact(
-            self.way(node),
-            live,
-            up_to=up_to,
-            through=through,
-            writer=node.name,
-            options=options,
-            runtime=node.runtime,
-        )
+        self.kept.append([offset for offset in range(up_to) if offset in live])
+        try:
+            await sl.compact(
+                self.way(node),
+                live,
+                up_to=up_to,
+                through=through,
+                writer=node.name,
+                options=options,
+                runtime=node.runtime,
+            )
+        finally:
+            self.kept.pop(0)
 
     # Erasing
 
@@ -123,20 +130,34 @@ class Compacting(Keeping):
 
     async def erase_once(self, node: Node) -> None:
         """Some records, one of the newest often among them."""
+        way: sl.Store = self.way(node)
+        beside = self.random.random() < 0.5
+        if beside:
+            await self.beside_a_compaction()
+            way = node.store  # in haste: it should end before the compaction does
         records = self.store.records
         low, high = records.first_offset, records.tail - 1
         drawn = [self.random.randint(low, high) for _ in range(self.random.randint(1, 3))]
+        if beside and self.kept:
+            drawn += [each for each in self.kept[-1] if low <= each and self.random.random() < 0.3]
         if self.random.random() < 0.4:
             drawn.append(high)
         records.dead.update(drawn)
         await sl.erase(
-            self.way(node),
+            way,
             sl.IndexSet.of(drawn),
-            despite_holders=self.random.random() < 0.5,
+            despite_holders=beside or self.random.random() < 0.5,
             writer=node.name,
             options=self.erasing(),
             runtime=node.runtime,
         )
+
+    async def beside_a_compaction(self) -> None:
+        """Wait for one that has begun, and may have read what it will store in a moment."""
+        for _ in range(LOOKS):
+            async for _row in self.store.list(STAGE_PREFIX):
+                return
+            await asyncio.sleep(self.span_s / LOOKS)
 
     async def finish_erasures(self, store: sl.Store, writer: str, runtime: Runtime) -> None:
         await sl.finish_erasures(store, writer=writer, options=self.erasing(), runtime=runtime)

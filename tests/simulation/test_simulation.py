@@ -52,6 +52,7 @@ PLANTED_SEEDS_HERDING = 1_000
 SEEDS_PER_TEST = 50
 PLANTED_SEEDS = 400
 PLANTED_SEEDS_KEEPING = 1_000
+PLANTED_SEEDS_COMPACTING = 1_000
 """More, because some need two collections and a cursor to meet in one moment."""
 
 
@@ -114,7 +115,7 @@ def test_the_simulation_finds_a_planted_bug_in_branching(plant: Plant) -> None:
 
 @pytest.mark.parametrize("plant", planted_compacting.PLANTED, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_compacting(plant: Plant) -> None:
-    assert_found(plant, compacting.run_seed, PLANTED_SEEDS)
+    assert_found(plant, compacting.run_seed, PLANTED_SEEDS_COMPACTING)
 
 
 @pytest.mark.parametrize("plant", planted_herding.PLANTED, ids=lambda plant: plant.__name__)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stratalog.objectlog.sweep import SweepProgress, SweepReport
 
 UNKNOWN_SHOWN_MAX = 10
+PINS_SHOWN_MAX = 5
 
 
 def sweep(
@@ -74,6 +75,7 @@ def _facts(report: SweepReport) -> dict[str, object]:
         "listed": asdict(report.listed),
         "reached": asdict(report.reached),
         "pinned": asdict(report.pinned),
+        "pins": sorted({pin.name for pin in report.pins}),
         "kept": asdict(report.kept),
         "spared": {name: asdict(each) for name, each in report.spared.items()},
         "deleted": asdict(report.deleted),
@@ -97,7 +99,7 @@ def _tell(report: SweepReport) -> None:
     output.say(f"{done} {_amount(report.deleted)} that nothing links")
     output.say(
         f"listed {_amount(report.listed)}; the log leads to {_amount(report.reached)}"
-        + (f", and only pins to {_amount(report.pinned)}" if report.pinned.objects else "")
+        + (f", and only {_pins(report)} to {_amount(report.pinned)}" if report.pins else "")
     )
     if report.stages_removed:
         stages = output.count(report.stages_removed, "released stage")
@@ -110,6 +112,12 @@ def _tell(report: SweepReport) -> None:
             output.say(f"  … {report.unknown.objects - UNKNOWN_SHOWN_MAX:,} more")
     if report.stages:
         _draw_stages(report)
+
+
+def _pins(report: SweepReport) -> str:
+    names = sorted({pin.name for pin in report.pins})
+    more = f" and {len(names) - PINS_SHOWN_MAX:,} more" if len(names) > PINS_SHOWN_MAX else ""
+    return f"{'pin' if len(names) == 1 else 'pins'} {', '.join(names[:PINS_SHOWN_MAX])}{more}"
 
 
 def _draw_stages(report: SweepReport) -> None:

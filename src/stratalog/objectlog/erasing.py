@@ -37,12 +37,20 @@ from stratalog.objectlog.certificate import (
 )
 from stratalog.objectlog.collector import Collector
 from stratalog.objectlog.compacting import STAGE_NOTE, Compactor, Intent
-from stratalog.objectlog.holding import Holder, Present, pins_that_hold, present, stored_of
+from stratalog.objectlog.holding import (
+    Holder,
+    Present,
+    let_go_since,
+    pins_that_hold,
+    present,
+    stored_of,
+)
 from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
 from stratalog.objectlog.ownership import Kind, own
+from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.rewriting import OnProgress, Rewrite
 from stratalog.objectlog.snapshot import Snapshot
@@ -96,6 +104,8 @@ class _Tidied:
 
     stages: tuple[Holder, ...]
     swept: int
+    pins: tuple[Pin, ...]
+    """Those to which the sweep has left something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +333,7 @@ class Eraser:
         swept = await self._sweep(collector)
         await collector.clear_pins()
         await self._forget_index()
-        return _Tidied(tuple(stages), swept.deleted.objects)
+        return _Tidied(tuple(stages), swept.deleted.objects, swept.pins)
 
     async def _forget_index(self) -> None:
         paths = [row.path async for row in self._store.list(INDEX_PREFIX)]
@@ -356,7 +366,9 @@ class Eraser:
                 self._tree(), self._store, certificate.erased, self._runtime, also_released=True
             )
             holders = (*pins, *tidied.stages)
-            kept = await stored_of(self._store, certificate.objects)
+            left = await let_go_since(self._tree(), self._store, certificate.erased, tidied.pins)
+            objects = tuple(dict.fromkeys((*certificate.objects, *left)))
+            kept = await stored_of(self._store, objects)
             owned = await self._owned_elsewhere(certificate.foreign)
             versions = await self._versions(certificate.path)
             reasons = _reasons(kept, owned, holders, versions)
@@ -364,6 +376,7 @@ class Eraser:
                 certificate,
                 state="done",
                 done_us=self._runtime.now_us(),
+                objects=objects,
                 kept=kept,
                 swept=certificate.swept + tidied.swept,
                 holders=holders,

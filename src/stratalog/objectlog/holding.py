@@ -109,9 +109,25 @@ async def pins_that_hold(
                 expires_us=pin.expires_us,
             )
             for pin in (*held, *(let_go if also_released else ()))
-            if (records := await _held(tree, pin, wanted))
+            if (records := sum(len(found) for _, found in await _below(tree, pin, wanted)))
         ]
     )
+
+
+async def let_go_since(
+    tree: Tree, store: Store, wanted: IndexSet, pins: Sequence[Pin]
+) -> tuple[str, ...]:
+    """What is still stored of that to which these pins led, those that were changed since.
+
+    One that is released keeps its pointers. But one that was written and finds that the log has
+    changed meanwhile points to the new tree from then on, and nothing to the old one.
+    """
+    paths: list[str] = []
+    for pin in pins:
+        if not await pin.is_current():
+            below = await _below(tree, pin, wanted)
+            paths += [fragment.path for fragment, _ in below if fragment.base is None]
+    return await stored_of(store, list(dict.fromkeys(paths)))
 
 
 async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
@@ -132,12 +148,12 @@ async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(there)
 
 
-async def _held(tree: Tree, pin: Pin, wanted: IndexSet) -> int:
-    """How many of these records a pin holds. It holds whole fragments; what is lost it does not."""
+async def _below(tree: Tree, pin: Pin, wanted: IndexSet) -> list[tuple[Fragment, IndexSet]]:
+    """Where a pin holds which of these records. It holds whole fragments, and none that is lost."""
     window = pin.window
     entries = filter(window.overlaps, pin.entries)
     async with aclosing(_found(tree, entries, wanted, may_be_lost=True)) as walk:
-        return sum([len(found) async for each, found in walk if window.overlaps(each)])
+        return [each async for each in walk if window.overlaps(each[0])]
 
 
 async def _found(

@@ -184,6 +184,8 @@ class Sender:
         return unlinked == 1 and last.half == "second" and waiting >= COMPLETE * last.size
 
     def _divides(self) -> bool:
+        if self._options.interval_s:
+            return False  # Half of the callers would wait for one interval more.
         under_way = sum(len(unit.submissions) for unit in self._units)
         return self._pace.divides(len(self._accumulator) + under_way)
 
@@ -217,8 +219,10 @@ class Sender:
         elif full // 2 <= waiting == limit and self._divides():
             half, limit = "first", waiting // 2
         taken, bodies, size = self._accumulator.take(limit, self._next_offset)
-        if half == "first" and self._accumulator.bytes < COMPLETE * size:
+        if half == "first" and min(size, waiting - size) < COMPLETE * max(size, waiting - size):
             half = None
+            self._accumulator.push_back(taken)
+            taken, bodies, size = self._accumulator.take(waiting, self._next_offset)
         self._timestamp_us = max(self._timestamp_us, self._runtime.now_us())
         count = min(fragments_for(size, full), self._options.manifest_fragments_max)
         drafts = [self._draft(*part) for part in divide(bodies, size, count)]

@@ -38,7 +38,7 @@ from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.ownership import own
-from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.pin import Pin, PinStore
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stage import (
@@ -88,6 +88,9 @@ class SweepReport:
 
     pinned: Amount
     """Linked by nothing any more, but held by a pin, or waiting for its clearing."""
+
+    pins: tuple[Pin, ...]
+    """Those pins, as they were."""
 
     kept: Amount
     """The log's other objects: its manifest, cursors, pins, stages, an empty plan."""
@@ -150,6 +153,7 @@ class _Sweep:
         self._listed = self._reached = self._pinned = self._kept = Amount()
         self._deleted = self._unknown = Amount()
         self._unknown_paths: list[str] = []
+        self._holding: list[Pin] = []
         self._spared: dict[str, Amount] = {}
         self._stages: list[StoredStage] = []
         self._over: frozenset[str] = frozenset()
@@ -274,7 +278,10 @@ class _Sweep:
     async def _strike_out_pinned(self, survey: Survey) -> None:
         """Step 6. The pins are listed after the manifest was read, as a collector does."""
         for pin in await self._pins.list_all():
+            before = survey.pinned
             await survey.strike_out_pinned(pin)
+            if survey.pinned != before:
+                self._holding.append(pin)
 
     async def _delete(self, candidates: Mapping[str, int]) -> None:
         paths = sorted(candidates)
@@ -334,6 +341,7 @@ class _Sweep:
             listed=self._listed,
             reached=self._reached,
             pinned=self._pinned,
+            pins=tuple(self._holding),
             kept=self._kept,
             spared=self._spared,
             deleted=self._deleted,
