@@ -59,7 +59,7 @@ def test_by_a_file_with_a_certificate(url: str, chosen: str, tmp_path: Path) -> 
     assert [each["id"] for each in listed] == [kept["id"]]
     shown = call("certificate", "show", url, kept["id"]).stdout
     assert json.loads(shown) == kept
-    assert call("erase", url, *args).stdout.startswith("there are no such records; ")
+    assert call("erase", url, *args).stdout.startswith("the log has no such records; ")
     (checked,) = call_json("certificate", "verify", url, "--id", kept["id"])
     assert (checked["holds"], checked["complete"]) == (True, True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from random import Random
 from typing import Any
@@ -15,16 +14,16 @@ from hypothesis import strategies as st
 
 import stratalog as sl
 from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides_of
+from objectlog.erasures import AT_ONCE, check_erased, erased, written
 from objectlog.trees import LEAF, MadeLog, Shape, drawn_shapes, leaves
 from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
 from objectlog.wrapped_stores import Puts
 from s3_server import S3Server
 from signed_requests import versioned_bucket
-from stratalog import Certificate, IndexSet, Pin, PinStore, Presence
+from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound, StratalogError
 from stratalog.objectlog import erasing, replanting
 from stratalog.objectlog.certificate import decode_certificate
-from stratalog.objectlog.erasing import Eraser
 from stratalog.objectlog.fragment import decode_fragment
 from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.stage import Stage
@@ -33,36 +32,7 @@ from stratalog.store import MemoryStore, Store, StoreLike
 from stratalog.store.protocol import Head
 from stratalog.testing import History, Row
 
-AT_ONCE = sl.CompactOptions(interval_s=0.0)
-IN_PROCESS = sl.ScrubOptions(processes=0)
 DEEP: Shape = (((LEAF, LEAF, LEAF), (LEAF, LEAF)), (LEAF, LEAF), LEAF, LEAF)
-
-
-async def written(url: StoreLike, fragments: int = 5, records: int = 10) -> Store:
-    store = sl.open_store(url)
-    async with sl.LogWriter.open(store, create=True) as log:
-        for number in range(fragments):
-            await log.append_many([b"%d-%d" % (number, each) for each in range(records)])
-    return store
-
-
-async def erased(store: StoreLike, *offsets: int, **options: Any) -> Certificate:
-    found = await sl.erase(store, IndexSet.of(offsets), options=AT_ONCE, **options)
-    assert found is not None
-    return found
-
-
-async def check_erased(store: Store, before: list[Row], doomed: IndexSet) -> None:
-    """All other records are there, bit by bit; nothing of these is stored anywhere."""
-    rows = await check_whole_log(store, compacted=True)
-    assert rows == [row for row in before if row[0] not in doomed]
-    report = await sl.scrub(store, options=IN_PROCESS)
-    assert report.clean, report.damages
-    bodies = {body for offset, _, body in before if offset in doomed}
-    async for row in store.list("log/"):
-        data = (await store.get(row.path)).data
-        assert not any(body in data for body in bodies if len(body) > 2), row.path
-    assert not {path for path in await orphans(store) if path.startswith(("log/", "snapshot/"))}
 
 
 class TestErasing:
@@ -376,43 +346,6 @@ class TestHolders:
             assert again.complete
             left = [row for row in before if row[0] > 40]
             await check_erased(store, left, IndexSet.of([3]))
-
-        run(main())
-
-    def test_a_pin_that_points_elsewhere_while_it_is_erased(self) -> None:
-        """It was written, and has not looked at the log again yet: what it leads to is left by the
-        sweep. Then it looks, points to the new tree, and nothing leads to the old one any more."""
-
-        async def main() -> None:
-            store = await written(MemoryStore())
-            before = await rows_of(store)
-            is_written, may_look = asyncio.Event(), asyncio.Event()
-            confirm, forget = PinStore._confirm, Eraser._forget_index
-
-            async def slowly(self: PinStore, pin: Pin) -> Pin:
-                is_written.set()
-                await may_look.wait()
-                return await confirm(self, pin)
-
-            async def meanwhile(self: Eraser) -> None:
-                may_look.set()
-                await pinning
-                await forget(self)
-
-            with (
-                patch.object(PinStore, "_confirm", slowly),
-                patch.object(Eraser, "_forget_index", meanwhile),
-            ):
-                pinning = asyncio.create_task(PinStore(store).create("slow"))
-                await is_written.wait()
-                await sl.compact(store, IndexSet(), up_to=11, options=AT_ONCE)
-                made = await erased(store, 3, despite_holders=True)
-            assert not made.complete
-            assert made.reasons[0].startswith("old objects are still there: log/")
-            (again,) = await sl.finish_erasures(store, options=AT_ONCE)
-            assert again.complete
-            assert (await sl.verify_certificate(again, store)).holds
-            await check_erased(store, before, IndexSet(range(1, 11)))
 
         run(main())
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +16,8 @@ from pipeline.herds import fill as fill_herd
 from pipeline.herds import store_of
 from pipeline.spark_logs import fill, rows_in, rows_of, stage
 from stratalog.errors import Corrupt
+from stratalog.objectlog.compacting import STAGE_NOTE, Compactor
+from stratalog.objectlog.stage import list_stages
 from stratalog.pipeline import compact_log, erase_where, read_log, rewriting_tasks
 from stratalog.pipeline.herd_scrub import scrub_herd
 from stratalog.pipeline.reading import Via
@@ -143,6 +147,42 @@ class TestRewritingInTasks:
         asyncio.run(sl.open_store(url).delete_many([p for p in stored if p.endswith("2.parquet")]))
         with pytest.raises(Corrupt, match="is missing although"):
             compact_log(spark, url, sl.IndexSet.of([1]), up_to=UP_TO, options=STRICT)
+
+    def test_a_stage_is_not_released_before_the_tasks_have_ended(
+        self, spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An erasure would take that for the end of all copies that they store."""
+        is_running, may_end = threading.Event(), threading.Event()
+        run_job = rewriting_tasks._run
+
+        def slowly(*args: Any) -> Any:
+            is_running.set()
+            assert may_end.wait(60)
+            return run_job(*args)
+
+        monkeypatch.setattr(rewriting_tasks, "_run", slowly)
+
+        async def states() -> list[str]:
+            return [each.state for each in await list_stages(url) if each.note == STAGE_NOTE]
+
+        async def main() -> None:
+            await mixed(url)
+            rewrite = rewriting_tasks.rewriting_in_tasks(spark, url, STRICT)
+            compactor = Compactor(url, LIVE, UP_TO, rewrite=rewrite, options=STRICT)
+            task = asyncio.create_task(compactor.run())
+            while not is_running.is_set():
+                await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.sleep(0.1)
+            assert await states() == ["live"]
+            may_end.set()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            stored = [row.path for row in await listed(url, "log/")]
+            assert [path for path in stored if re.search(r"/Writer=\w+-\d{7,}/", path)]
+            assert await states() == ["released"]
+
+        asyncio.run(main())
 
     def test_erasing_goes_the_same_way(self, spark: SparkSession, url: str) -> None:
         before = asyncio.run(mixed(url))

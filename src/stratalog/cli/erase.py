@@ -224,4 +224,5 @@ def _tell_nothing(as_json: bool) -> None:
     if as_json:
         output.write_json(None)
     else:
-        output.say("there are no such records; nothing was erased, and there is no certificate")
+        output.say("the log has no such records; nothing was erased, and there is no certificate")
+        output.say("(what a killed job has left is not the log's: `stratalog sweep` deletes it)")

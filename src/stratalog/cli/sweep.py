@@ -75,7 +75,7 @@ def _facts(report: SweepReport) -> dict[str, object]:
         "listed": asdict(report.listed),
         "reached": asdict(report.reached),
         "pinned": asdict(report.pinned),
-        "pins": sorted({pin.name for pin in report.pins}),
+        "pins": report.pins,
         "kept": asdict(report.kept),
         "spared": {name: asdict(each) for name, each in report.spared.items()},
         "deleted": asdict(report.deleted),
@@ -115,7 +115,7 @@ def _tell(report: SweepReport) -> None:
 
 
 def _pins(report: SweepReport) -> str:
-    names = sorted({pin.name for pin in report.pins})
+    names = report.pins
     more = f" and {len(names) - PINS_SHOWN_MAX:,} more" if len(names) > PINS_SHOWN_MAX else ""
     return f"{'pin' if len(names) == 1 else 'pins'} {', '.join(names[:PINS_SHOWN_MAX])}{more}"
 

@@ -207,25 +207,32 @@ class Compactor:
             self._url, owner=self._writer, note=STAGE_NOTE, runtime=self._runtime
         )
         try:
-            return await self._compact(stage, removed)
-        except NotFound as gone:
-            current, _ = await load_manifest(self._store)
-            is_unchanged = current.write_id == stage.manifest.write_id
-            if is_unchanged or gone.path in self._gone:
-                raise missing(gone.path) from None
-            self._gone.add(gone.path)  # if a newer manifest leads there again, it is lost
-            raise changed() from None
+            # Younger than the stage: an erasure that does not find the stage has taken its records
+            # out of the log before.
+            manifest, _ = await load_manifest(self._store)
+            return await self._compact_below(manifest, stage, removed)
         finally:
             try:
                 await stage.release()
             except StratalogError as error:
                 log.info("the stage of a compaction was not released: %s", error)
 
-    async def _compact(self, stage: Stage, removed: Removed) -> Compacted:
+    async def _compact_below(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
+        try:
+            return await self._compact(manifest, stage, removed)
+        except NotFound as gone:
+            current, _ = await load_manifest(self._store)
+            is_unchanged = current.write_id == manifest.write_id
+            if is_unchanged or gone.path in self._gone:
+                raise missing(gone.path) from None
+            self._gone.add(gone.path)  # if a newer manifest leads there again, it is lost
+            raise changed() from None
+
+    async def _compact(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
         options = self._options
         found = [
             each
-            for neighbours in neighbourhoods(await self._candidates(stage.manifest))
+            for neighbours in neighbourhoods(await self._candidates(manifest))
             for each in group(neighbours, options.live_share_min, options.fragment_bytes)
         ]
         if not found:

@@ -37,24 +37,25 @@ from stratalog.objectlog.certificate import (
 )
 from stratalog.objectlog.collector import Collector
 from stratalog.objectlog.compacting import STAGE_NOTE, Compactor, Intent
+from stratalog.objectlog.fragment import Fragment
 from stratalog.objectlog.holding import (
     Holder,
     Present,
-    let_go_since,
     pins_that_hold,
     present,
     stored_of,
+    stored_with,
 )
 from stratalog.objectlog.manifest import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.names import writer_label
 from stratalog.objectlog.notes import check_note
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
 from stratalog.objectlog.ownership import Kind, own
-from stratalog.objectlog.pin import Pin
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.rewriting import OnProgress, Rewrite
 from stratalog.objectlog.snapshot import Snapshot
-from stratalog.objectlog.stage import list_stages
+from stratalog.objectlog.stage import StoredStage, list_stages
+from stratalog.objectlog.survey import OnLeft
 from stratalog.objectlog.sweep import SweepReport, sweep
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -104,8 +105,8 @@ class _Tidied:
 
     stages: tuple[Holder, ...]
     swept: int
-    pins: tuple[Pin, ...]
-    """Those to which the sweep has left something."""
+    left: tuple[Fragment, ...]
+    """What the sweep has left to pins, as far as it may have a record that was to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ class Eraser:
                     hint="It cannot be rewritten here. Copy the log, and erase from the copy.",
                 )
         pins = await pins_that_hold(self._tree(), self._store, doomed, self._runtime)
-        return Erasable(there.offsets, (*pins, *there.sources))
+        return Erasable(there.offsets, (*pins.holders, *there.sources))
 
     async def _left(self, *, also_incomplete: bool = False) -> AsyncIterator[Certificate]:
         """The certificates that are not done, or not complete."""
@@ -255,7 +256,7 @@ class Eraser:
                 failures.append(error)
         ended: list[Certificate] = []
         if taken_out:
-            tidied = await self._tidy()
+            tidied = await self._tidy(IndexSet.union(each.erased for each in taken_out))
             ended = [await self._end(each, tidied) for each in taken_out]
         if failures and not tolerant:
             raise failures[0]
@@ -316,24 +317,32 @@ class Eraser:
             runtime=self._runtime,
         ).run()
 
-    async def _tidy(self) -> _Tidied:
+    async def _tidy(self, wanted: IndexSet) -> _Tidied:
         """Delete what released pins held, and what nothing links: it may be a copy of a record.
 
         A compaction that is under way may have read one. Those are listed before the sweep: what
-        one has stored that has ended until then is there to be swept. A pin may be let go until the
-        end, so that is looked at again. The key index of the log is a cache, and may know a record.
+        one has stored that has ended until then is there to be swept. Another job may have uploaded
+        one twice, and the sweep spares what it has not linked. A pin may be let go until the end,
+        or point elsewhere, so that is looked at again. The key index of the log is a cache, and may
+        know a record.
         """
         collector = self._collector()
         await collector.clear_pins()
-        stages = [
-            Holder(kind="stage", name=stage.incarnation, note=f"by {stage.owner}")
-            for stage in await list_stages(self._url, runtime=self._runtime)
-            if stage.state == "live" and stage.note == STAGE_NOTE
-        ]
-        swept = await self._sweep(collector)
+        listed = await list_stages(self._url, runtime=self._runtime)
+        left: list[Fragment] = []
+
+        def note(fragment: Fragment) -> None:
+            if wanted.overlaps(fragment.offsets):
+                left.append(fragment)
+
+        swept = await self._sweep(collector, note)
         await collector.clear_pins()
         await self._forget_index()
-        return _Tidied(tuple(stages), swept.deleted.objects, swept.pins)
+        may_have_read = [each for each in listed if _is_compacting(each)]
+        spared = [each for each in (*listed, *swept.stages) if each.incarnation in swept.spared]
+        stages = {each.incarnation: each for each in (*may_have_read, *spared)}
+        holders = tuple(_holder(each) for each in stages.values())
+        return _Tidied(holders, swept.deleted.objects, tuple(left))
 
     async def _forget_index(self) -> None:
         paths = [row.path async for row in self._store.list(INDEX_PREFIX)]
@@ -341,11 +350,13 @@ class Eraser:
         for start in range(0, len(doomed), DELETE_BATCH):
             await delete_surely(self._store, doomed[start : start + DELETE_BATCH], self._patience())
 
-    async def _sweep(self, collector: Collector) -> SweepReport:
+    async def _sweep(self, collector: Collector, on_left: OnLeft) -> SweepReport:
         options = SweepOptions(timeout_s=self._options.timeout_s)
         for attempts_left in reversed(range(self._options.attempts_max)):
             try:
-                return await sweep(self._url, options=options, runtime=self._runtime)
+                return await sweep(
+                    self._url, on_left=on_left, options=options, runtime=self._runtime
+                )
             except Conflict:
                 if attempts_left == 0:
                     raise
@@ -365,8 +376,9 @@ class Eraser:
             pins = await pins_that_hold(
                 self._tree(), self._store, certificate.erased, self._runtime, also_released=True
             )
-            holders = (*pins, *tidied.stages)
-            left = await let_go_since(self._tree(), self._store, certificate.erased, tidied.pins)
+            holders = (*pins.holders, *tidied.stages)
+            let_go = [each for each in tidied.left if each.path not in pins.paths]
+            left = await stored_with(self._tree(), self._store, certificate.erased, let_go)
             objects = tuple(dict.fromkeys((*certificate.objects, *left)))
             kept = await stored_of(self._store, objects)
             owned = await self._owned_elsewhere(certificate.foreign)
@@ -447,6 +459,15 @@ class Eraser:
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, self._options.timeout_s)
+
+
+def _is_compacting(stage: StoredStage) -> bool:
+    return stage.state == "live" and stage.note == STAGE_NOTE
+
+
+def _holder(stage: StoredStage) -> Holder:
+    note = f"{stage.note or 'a job'}, by {stage.owner}"
+    return Holder(kind="stage", name=stage.incarnation, note=note)
 
 
 def _about_nothing(certificate: Certificate, manifest: Manifest) -> Certificate:

@@ -50,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "pin": f"the pin {self.name}",
             "fork": f"a fork, by the pin {self.name}",
             "source": f"the log that this one was forked from, {self.name}",
-            "stage": f"a compaction that is under way, or was killed, with the stage {self.name}",
+            "stage": f"work that is under way, or was killed, with the stage {self.name}",
         }[self.kind]
         return f"{what} ({self.note})" if self.note else what
 
@@ -78,6 +78,14 @@ class Present:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Which pins lead to some records, and to which objects that have them."""
+
+    holders: tuple[Holder, ...]
+    paths: frozenset[str]
+
+
 async def present(tree: Tree, store: Store, wanted: IndexSet) -> Present:
     """Which of these records the log has."""
     for attempts_left in reversed(range(ATTEMPTS_MAX)):
@@ -93,41 +101,37 @@ async def present(tree: Tree, store: Store, wanted: IndexSet) -> Present:
 
 async def pins_that_hold(
     tree: Tree, store: Store, wanted: IndexSet, runtime: Runtime, *, also_released: bool = False
-) -> tuple[Holder, ...]:
+) -> Pinned:
     """The pins that lead to one of these records. Those past their expiry are released.
 
     What a pin has held that is released stays until a collection has cleared the pin.
     """
     held, let_go = await PinStore(store, runtime=runtime).sort_out()
-    return tuple(
-        [
-            Holder(
-                kind="fork" if pin.name.startswith(FORK_PIN) else "pin",
-                name=pin.name,
-                records=records,
-                note=redact(pin.note),
-                expires_us=pin.expires_us,
+    holders: list[Holder] = []
+    paths: set[str] = set()
+    for pin in (*held, *(let_go if also_released else ())):
+        below = await _below(tree, pin, wanted)
+        paths.update(fragment.path for fragment, _ in below)
+        if below:
+            holders.append(
+                Holder(
+                    kind="fork" if pin.name.startswith(FORK_PIN) else "pin",
+                    name=pin.name,
+                    records=sum(len(found) for _, found in below),
+                    note=redact(pin.note),
+                    expires_us=pin.expires_us,
+                )
             )
-            for pin in (*held, *(let_go if also_released else ()))
-            if (records := sum(len(found) for _, found in await _below(tree, pin, wanted)))
-        ]
-    )
+    return Pinned(tuple(holders), frozenset(paths))
 
 
-async def let_go_since(
-    tree: Tree, store: Store, wanted: IndexSet, pins: Sequence[Pin]
+async def stored_with(
+    tree: Tree, store: Store, wanted: IndexSet, fragments: Sequence[Fragment]
 ) -> tuple[str, ...]:
-    """What is still stored of that to which these pins led, those that were changed since.
-
-    One that is released keeps its pointers. But one that was written and finds that the log has
-    changed meanwhile points to the new tree from then on, and nothing to the old one.
-    """
-    paths: list[str] = []
-    for pin in pins:
-        if not await pin.is_current():
-            below = await _below(tree, pin, wanted)
-            paths += [fragment.path for fragment, _ in below if fragment.base is None]
-    return await stored_of(store, list(dict.fromkeys(paths)))
+    """Those of these fragments that are stored and have one of these records."""
+    there = await stored_of(store, list({fragment.path: None for fragment in fragments}))
+    by_path = {fragment.path: fragment for fragment in fragments}
+    return tuple([path for path in there if await _records_in(by_path[path], tree, wanted, True)])
 
 
 async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:

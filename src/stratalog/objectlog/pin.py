@@ -115,10 +115,6 @@ class Pin:
         """The pin with another expiry. ``Trimmed`` if it was released meanwhile."""
         return await self._pins._renew(self, expires_us)
 
-    async def is_current(self) -> bool:
-        """Whether this is still the version that is stored."""
-        return await self._pins._is_current(self)
-
     async def release(self) -> None:
         """Let go. What only this pin held goes with the next collection. Again without harm."""
         await self._pins._release(self)
@@ -328,10 +324,6 @@ class PinStore:
                 raise
             manifest, _ = await load_manifest(self._store)
             raise let_go_of_pin(pin.name, manifest) from None
-
-    async def _is_current(self, pin: Pin) -> bool:
-        _, etag = await read_pin(self._store, pin_path(pin.name))
-        return etag == pin._etag
 
     async def _release(self, pin: Pin) -> None:
         while True:

@@ -31,6 +31,9 @@ LISTED_PER_REPORT = 1000
 
 _BUCKET_CHARS = len("log/Bucket=0123456789abcdef")
 
+OnLeft = Callable[[Fragment], None]
+"""Called for each fragment that only a pin holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Amount:
@@ -100,7 +103,7 @@ class Survey:
             async for fragment in fragments:
                 self._strike_out(fragment.path)
 
-    async def strike_out_pinned(self, pin: Pin) -> None:
+    async def strike_out_pinned(self, pin: Pin, on_left: OnLeft | None = None) -> None:
         """Drop the candidates that a pin leads to. Below a node that is gone it holds nothing."""
 
         def strike_out(path: str) -> None:
@@ -109,6 +112,8 @@ class Survey:
         walk = self._walk(pin.entries, strike_out, pin.window)
         async with aclosing(walk) as fragments:
             async for fragment in fragments:
+                if on_left is not None and fragment.path in self.candidates:
+                    on_left(fragment)
                 strike_out(fragment.path)
 
     async def _walk(

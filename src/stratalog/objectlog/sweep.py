@@ -38,7 +38,7 @@ from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
 from stratalog.objectlog.manifest import Manifest, load_manifest
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.ownership import own
-from stratalog.objectlog.pin import Pin, PinStore
+from stratalog.objectlog.pin import PinStore
 from stratalog.objectlog.removal import DELETE_BATCH, delete_surely
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stage import (
@@ -49,7 +49,7 @@ from stratalog.objectlog.stage import (
     revoke_stage,
     stage_path,
 )
-from stratalog.objectlog.survey import UNKNOWN_PATHS_MAX, Amount, Survey
+from stratalog.objectlog.survey import UNKNOWN_PATHS_MAX, Amount, OnLeft, Survey
 from stratalog.objectlog.tree import Tree, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike, open_store
@@ -89,8 +89,8 @@ class SweepReport:
     pinned: Amount
     """Linked by nothing any more, but held by a pin, or waiting for its clearing."""
 
-    pins: tuple[Pin, ...]
-    """Those pins, as they were."""
+    pins: tuple[str, ...]
+    """The names of these pins."""
 
     kept: Amount
     """The log's other objects: its manifest, cursors, pins, stages, an empty plan."""
@@ -116,16 +116,19 @@ async def sweep(
     dry_run: bool = False,
     revoke: Collection[str] = (),
     on_progress: OnProgress | None = None,
+    on_left: OnLeft | None = None,
     options: SweepOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> SweepReport:
     """Delete the objects of a log that nothing links and nobody can link any more.
 
-    ``revoke`` names the stages of jobs that are gone. ``Conflict`` while a collection is under
+    ``revoke`` names the stages of jobs that are gone. ``on_left`` hears of each fragment that only
+    a pin holds. ``Conflict`` while a collection is under
     way. Writers may go on meanwhile; uploads that a sweep overtakes are made again.
     """
     store = PatientStore(open_store(url), runtime, options.timeout_s)
-    return await _Sweep(store, dry_run, frozenset(revoke), on_progress, options, runtime).run()
+    swept = _Sweep(store, dry_run, frozenset(revoke), on_progress, on_left, options, runtime)
+    return await swept.run()
 
 
 class _Sweep:
@@ -137,6 +140,7 @@ class _Sweep:
         dry_run: bool,
         revoke: frozenset[str],
         on_progress: OnProgress | None,
+        on_left: OnLeft | None,
         options: SweepOptions,
         runtime: Runtime,
     ) -> None:
@@ -146,6 +150,7 @@ class _Sweep:
         self._dry_run = dry_run
         self._revoke = revoke
         self._on_progress = on_progress
+        self._on_left = on_left
         self._options = options
         self._runtime = runtime
         self._epoch_before = self._epoch = 0
@@ -153,7 +158,7 @@ class _Sweep:
         self._listed = self._reached = self._pinned = self._kept = Amount()
         self._deleted = self._unknown = Amount()
         self._unknown_paths: list[str] = []
-        self._holding: list[Pin] = []
+        self._holding: set[str] = set()
         self._spared: dict[str, Amount] = {}
         self._stages: list[StoredStage] = []
         self._over: frozenset[str] = frozenset()
@@ -279,9 +284,9 @@ class _Sweep:
         """Step 6. The pins are listed after the manifest was read, as a collector does."""
         for pin in await self._pins.list_all():
             before = survey.pinned
-            await survey.strike_out_pinned(pin)
+            await survey.strike_out_pinned(pin, self._on_left)
             if survey.pinned != before:
-                self._holding.append(pin)
+                self._holding.add(pin.name)
 
     async def _delete(self, candidates: Mapping[str, int]) -> None:
         paths = sorted(candidates)
@@ -341,7 +346,7 @@ class _Sweep:
             listed=self._listed,
             reached=self._reached,
             pinned=self._pinned,
-            pins=tuple(self._holding),
+            pins=tuple(sorted(self._holding)),
             kept=self._kept,
             spared=self._spared,
             deleted=self._deleted,

@@ -167,7 +167,6 @@ class Pin(Twin[aio.Pin]):
     """One version of a pin: what it says, and the witness needed to change it."""
 
     renew = blocking_as(lambda renewed: Pin._around(renewed), aio.Pin.renew)
-    is_current = blocking(aio.Pin.is_current)
     release = blocking(aio.Pin.release)
 
     name = passing(aio.Pin.name)
