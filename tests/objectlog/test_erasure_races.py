@@ -26,7 +26,7 @@ from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.sinking import link_staged
 from stratalog.objectlog.stage import list_stages
 from stratalog.objectlog.staging import Staging
-from stratalog.objectlog.sweep import _Sweep
+from stratalog.objectlog.sweep import _Sweep, sweep_noting
 from stratalog.store import MemoryStore, Store
 
 
@@ -166,12 +166,12 @@ class TestACompactionThatRegistersLate:
             await late.is_reached.wait()
 
             async def sweep_and_upload(*args: Any, **options: Any) -> Any:
-                done = await sl.sweep(*args, **options)
+                done = await sweep_noting(*args, **options)
                 await late.upload()
                 await pin.release()
                 return done
 
-            with patch.object(erasing, "sweep", sweep_and_upload):
+            with patch.object(erasing, "sweep_noting", sweep_and_upload):
                 made = await erased(store, 3, despite_holders=True)
             assert made.complete
             assert not await is_stored(store, 3)
@@ -234,6 +234,53 @@ class TestALoad:
             assert again.complete
             async for row in store.list("log/"):
                 assert b"secret-2" not in (await store.get(row.path)).data
+
+        run(main())
+
+    def test_one_that_ends_between_two_rounds_of_the_sweep_is_told(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), fragments=1)
+            bodies = pa.array([b"secret-%d" % each for each in range(10)], pa.binary())
+            load = await Staging.open(store)
+            uploaded = await load.upload(bodies)
+            await link_staged(store, [uploaded])
+            find, options, rounds = _Sweep._find_candidates, sl.SweepOptions, 0
+
+            async def between(self: _Sweep, after: str) -> Any:
+                nonlocal rounds
+                rounds += 1
+                if rounds == 1:
+                    await load.upload(bodies)
+                else:
+                    await load.stage.release()
+                return await find(self, after)
+
+            def small(**others: Any) -> sl.SweepOptions:
+                return options(candidates_max=1, **others)
+
+            with (
+                patch.object(_Sweep, "_find_candidates", between),
+                patch.object(erasing, "SweepOptions", small),
+            ):
+                made = await erased(store, 13)
+            assert rounds > 1
+            assert not made.complete
+            assert [each.name for each in made.holders] == [load.stage.incarnation]
+            (again,) = await sl.finish_erasures(store, options=AT_ONCE)
+            assert again.complete
+
+        run(main())
+
+    def test_a_batch_that_is_not_linked_has_none_of_the_logs_records(self) -> None:
+        """Otherwise no erasure would ever be complete beside a stream."""
+
+        async def main() -> None:
+            store = await written(MemoryStore())
+            stream = await Staging.open(store, query="q", batch=7)
+            await stream.upload(pa.array([b"new"], pa.binary()))
+            assert (await erased(store, 3)).complete
+            report = await sl.sweep(store)
+            assert [each.incarnation for each in report.sparing] == [stream.stage.incarnation]
 
         run(main())
 

@@ -34,11 +34,14 @@ from stratalog.pipeline.key_index import (
     store_gone,
     store_part,
 )
-from stratalog.pipeline.key_judging import by_offset, judge, without
-from stratalog.pipeline.key_settling import look
+from stratalog.pipeline.key_judging import Verdict, by_offset, judge, without
+from stratalog.pipeline.key_query import Answer
+from stratalog.pipeline.key_settling import Judged, look, settle
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore, Store
 from stratalog.store.cas import Patience
+
+AT_ONCE = sl.CompactOptions(interval_s=0.0)
 
 GOLDEN = (
     b'{"up_to":42,"rule":"r","compacted":null,"epoch":7,"buckets":2,"parts":[{"path":'
@@ -268,3 +271,43 @@ def test_an_index_is_that_of_this_log_as_it_is() -> None:
         assert (full.index, full.start, full.etag) == (None, 1, standing.etag)
 
     asyncio.run(main())
+
+
+class TestAnErasureMeanwhile:
+    """A run has read the keys of an older index. One is erased, and then its task stores them."""
+
+    @pytest.mark.parametrize("something_is_dead", [True, False])
+    def test_the_key_is_not_left(self, something_is_dead: bool) -> None:
+        async def main() -> None:
+            store = MemoryStore()
+            async with sl.LogWriter.open(store, create=True) as log:
+                for number in range(5):
+                    await log.append_many([b"%d-%d" % (number, each) for each in range(10)])
+            keys = [b"ann@example.org" if at == 3 else b"k%d" % max(at, 2) for at in range(1, 51)]
+            rows = table_of([(key, at, 0, False) for at, key in enumerate(keys, 1)])
+            epoch = (await load_manifest(store))[0].sweep_epoch
+            index = new_index(
+                up_to=51,
+                rule="r",
+                compacted=None,
+                epoch=epoch,
+                buckets=1,
+                parts=(await store_part(store, rows, 0, IndexNames(DEFAULT_RUNTIME), patience()),),
+                gone=None,
+                runtime=DEFAULT_RUNTIME,
+            )
+            await replace_index(store, index, None, patience())
+            standing = await look(store, LogRef(None, store.url), "r")
+            made = await sl.erase(store, IndexSet.of([3]), options=AT_ONCE)
+            assert made is not None
+            assert made.complete
+            part = await store_part(store, rows, 0, IndexNames(DEFAULT_RUNTIME), patience())
+            dead = IndexSet.of([1] if something_is_dead else [])
+            answer = Answer(1, Verdict(50, dead, dead), 1, (part,), True)
+            await settle(store, Judged(standing, answer), "r", options=AT_ONCE)
+            assert [row.path async for row in store.list("live/")] == []
+            async with sl.LogReader.open(store) as reader:
+                left = [record.offset async for record in reader.records(1)]
+            assert left == [at for at in range(1, 51) if at != 3 and at not in dead]
+
+        run(main())

@@ -56,7 +56,7 @@ from stratalog.objectlog.rewriting import OnProgress, Rewrite
 from stratalog.objectlog.snapshot import Snapshot
 from stratalog.objectlog.stage import StoredStage, list_stages
 from stratalog.objectlog.survey import OnLeft
-from stratalog.objectlog.sweep import SweepReport, sweep
+from stratalog.objectlog.sweep import SweepReport, sweep_noting
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -321,9 +321,9 @@ class Eraser:
         """Delete what released pins held, and what nothing links: it may be a copy of a record.
 
         A compaction that is under way may have read one. Those are listed before the sweep: what
-        one has stored that has ended until then is there to be swept. Another job may have uploaded
-        one twice, and the sweep spares what it has not linked. A pin may be let go until the end,
-        or point elsewhere, so that is looked at again. The key index of the log is a cache, and may
+        one has stored that has ended until then is there to be swept. A load may have uploaded one
+        twice, and the sweep spares what it has not linked. A pin may be let go until the end, or
+        point elsewhere, so that is looked at again. The key index of the log is a cache, and may
         know a record.
         """
         collector = self._collector()
@@ -339,8 +339,8 @@ class Eraser:
         await collector.clear_pins()
         await self._forget_index()
         may_have_read = [each for each in listed if _is_compacting(each)]
-        spared = [each for each in (*listed, *swept.stages) if each.incarnation in swept.spared]
-        stages = {each.incarnation: each for each in (*may_have_read, *spared)}
+        may_repeat = [each for each in swept.sparing if each.batch is None]
+        stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
         holders = tuple(_holder(each) for each in stages.values())
         return _Tidied(holders, swept.deleted.objects, tuple(left))
 
@@ -354,9 +354,7 @@ class Eraser:
         options = SweepOptions(timeout_s=self._options.timeout_s)
         for attempts_left in reversed(range(self._options.attempts_max)):
             try:
-                return await sweep(
-                    self._url, on_left=on_left, options=options, runtime=self._runtime
-                )
+                return await sweep_noting(self._url, on_left, options, self._runtime)
             except Conflict:
                 if attempts_left == 0:
                     raise

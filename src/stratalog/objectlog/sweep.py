@@ -98,6 +98,9 @@ class SweepReport:
     spared: Mapping[str, Amount]
     """Linked by nothing, but uploaded under a live stage, by its incarnation."""
 
+    sparing: tuple[StoredStage, ...]
+    """These stages, also if they are not live any more."""
+
     deleted: Amount
     unknown: Amount
     unknown_paths: tuple[str, ...]
@@ -116,19 +119,26 @@ async def sweep(
     dry_run: bool = False,
     revoke: Collection[str] = (),
     on_progress: OnProgress | None = None,
-    on_left: OnLeft | None = None,
     options: SweepOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> SweepReport:
     """Delete the objects of a log that nothing links and nobody can link any more.
 
-    ``revoke`` names the stages of jobs that are gone. ``on_left`` hears of each fragment that only
-    a pin holds. ``Conflict`` while a collection is under
+    ``revoke`` names the stages of jobs that are gone. ``Conflict`` while a collection is under
     way. Writers may go on meanwhile; uploads that a sweep overtakes are made again.
     """
     store = PatientStore(open_store(url), runtime, options.timeout_s)
-    swept = _Sweep(store, dry_run, frozenset(revoke), on_progress, on_left, options, runtime)
-    return await swept.run()
+    return await _Sweep(
+        store, options, runtime, dry_run=dry_run, revoke=revoke, on_progress=on_progress
+    ).run()
+
+
+async def sweep_noting(
+    url: StoreLike, on_left: OnLeft, options: SweepOptions, runtime: Runtime
+) -> SweepReport:
+    """Sweep; ``on_left`` hears of each fragment that only a pin holds."""
+    store = PatientStore(open_store(url), runtime, options.timeout_s)
+    return await _Sweep(store, options, runtime, on_left=on_left).run()
 
 
 class _Sweep:
@@ -137,18 +147,19 @@ class _Sweep:
     def __init__(
         self,
         store: Store,
-        dry_run: bool,
-        revoke: frozenset[str],
-        on_progress: OnProgress | None,
-        on_left: OnLeft | None,
         options: SweepOptions,
         runtime: Runtime,
+        *,
+        dry_run: bool = False,
+        revoke: Collection[str] = (),
+        on_progress: OnProgress | None = None,
+        on_left: OnLeft | None = None,
     ) -> None:
         self._store = store
         self._tree = Tree(store, ByteCache[Snapshot](0))
         self._pins = PinStore(store, runtime=runtime)
         self._dry_run = dry_run
-        self._revoke = revoke
+        self._revoke = frozenset(revoke)
         self._on_progress = on_progress
         self._on_left = on_left
         self._options = options
@@ -160,6 +171,7 @@ class _Sweep:
         self._unknown_paths: list[str] = []
         self._holding: set[str] = set()
         self._spared: dict[str, Amount] = {}
+        self._sparing: dict[str, StoredStage] = {}
         self._stages: list[StoredStage] = []
         self._over: frozenset[str] = frozenset()
 
@@ -223,13 +235,14 @@ class _Sweep:
         """Step 3. The stages are listed after the candidates, each of which is younger than its
         stage."""
         await self._list_stages()
-        live = {stage.incarnation for stage in self._live_stages()}
+        live = {stage.incarnation: stage for stage in self._live_stages()}
         for path in list(survey.candidates):
             found = own(path)
             if found is not None and found.incarnation in live:
                 size = survey.candidates.pop(path)
                 before = self._spared.get(found.incarnation, Amount())
                 self._spared[found.incarnation] = before + Amount(1, size)
+                self._sparing[found.incarnation] = live[found.incarnation]
 
     async def _list_stages(self) -> None:
         """All stages; those whose batch or job is over are released before they are judged."""
@@ -349,6 +362,7 @@ class _Sweep:
             pins=tuple(sorted(self._holding)),
             kept=self._kept,
             spared=self._spared,
+            sparing=tuple(self._sparing.values()),
             deleted=self._deleted,
             unknown=self._unknown,
             unknown_paths=tuple(self._unknown_paths),

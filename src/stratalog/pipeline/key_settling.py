@@ -12,7 +12,7 @@ is, and whoever comes next finds that it is out of date.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 from stratalog.errors import NotFound, StratalogError
@@ -146,7 +146,7 @@ async def settle(
     """Drop what is dead, and remember what is left. A ``guard`` may stop it at the last moment."""
     standing, verdict = judged.standing, judged.answer.verdict
     plans = _Plans(PatientStore(store, runtime, options.timeout_s), standing.compacted, guard)
-    done = await Compactor(
+    compactor = Compactor(
         store,
         judged.live,
         standing.up_to,
@@ -157,12 +157,17 @@ async def settle(
         rewrite=rewrite,
         options=options,
         runtime=runtime,
-    ).run()
+    )
+    try:
+        done = await compactor.run()
+    except BaseException:
+        await _if_it_can(_forget(store, judged, runtime), store)
+        raise
     if plans.are_ours:
-        try:
-            await _remember(store, judged, rule, done.dropped, plans.last, runtime)
-        except StratalogError as error:
-            log.info("the key index of %s was not stored: %s", store.url, error)
+        work = _remember(store, judged, rule, done.dropped, plans.last, runtime)
+    else:
+        work = _forget(store, judged, runtime)
+    await _if_it_can(work, store)
     return compacted_log(standing, done, judged.answer.read, verdict.judged - len(verdict.dead))
 
 
@@ -205,6 +210,27 @@ class _Plans:
         self.last = intent.plan_id
 
 
+async def _if_it_can(work: Coroutine[None, None, None], store: Store) -> None:
+    """The index is a cache: a log is compacted without it as well."""
+    try:
+        await work
+    except StratalogError as error:
+        log.info("the key index of %s was not changed: %s", store.url, error)
+
+
+async def _forget(store: Store, judged: Judged, runtime: Runtime) -> None:
+    """Delete what this run has stored for an index that will not be: a record may have been erased
+    since, and what is known of it goes as well. But not what another attempt has just stored."""
+    patient, patience = PatientStore(store, runtime, TIMEOUT_S), Patience(runtime, TIMEOUT_S)
+    current, _ = await load_index(patient)
+    named = {INDEX_PATH} if current is None else current.names
+    if judged.standing.index is not None:
+        named = named | judged.standing.index.names
+    ours = [part.path for part in judged.answer.parts if part.path not in named]
+    if ours:
+        await delete_surely(patient, ours, patience)
+
+
 async def _remember(
     store: Store, judged: Judged, rule: str, dropped: IndexSet, plan: str | None, runtime: Runtime
 ) -> None:
@@ -218,14 +244,7 @@ async def _remember(
         return  # nothing was new, and nothing went
     patient, patience = PatientStore(store, runtime, TIMEOUT_S), Patience(runtime, TIMEOUT_S)
     if (await load_manifest(patient))[0].compacted != plan:
-        # It may be that a record was erased. What is known of it is forgotten as well.
-        # But not what another attempt at this has just stored.
-        current, _ = await load_index(patient)
-        named = {INDEX_PATH} if current is None else current.names
-        if standing.index is not None:
-            named = named | standing.index.names
-        ours = [part.path for part in answer.parts if part.path not in named]
-        await delete_surely(patient, ours, patience)
+        await _forget(store, judged, runtime)
         return
     before = EMPTY
     if standing.index is not None and not answer.is_rewritten:

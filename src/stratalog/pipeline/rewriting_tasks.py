@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -67,22 +67,25 @@ def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions)
             _Share(place, each, _within(live, each), stage.incarnation, options)
             for each in _shares_of(groups, slots_of(spark))
         ]
-        return await _to_its_end(asyncio.to_thread(_run, spark, shares, on_progress))
+        loop = asyncio.get_running_loop()
+        return await _to_its_end(loop.run_in_executor(None, _run, spark, shares, on_progress))
 
     return rewrite
 
 
-async def _to_its_end(work: Coroutine[None, None, list[Replaced]]) -> list[Replaced]:
-    """Wait for it, also when this is cancelled: the stage is released next, and an erasure must not
-    take that for the end of all tasks."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # whatever it was, it has ended
-        raise
+async def _to_its_end(job: asyncio.Future[list[Replaced]]) -> list[Replaced]:
+    """Wait for it, however often this is cancelled: the stage is released next, and an erasure must
+    not take that for the end of all tasks."""
+    cancelled: asyncio.CancelledError | None = None
+    while not job.done():
+        try:
+            await asyncio.wait([job])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        job.exception()  # whatever it was, it has ended
+        raise cancelled
+    return job.result()
 
 
 def _run(
