@@ -395,3 +395,19 @@ def test_whoever_asks_for_the_log_gets_it(tmp_path: Path) -> None:
     done = run(program, tmp_path)
     assert (done.returncode, done.stdout) == (0, "open\n")
     assert "WARN" in done.stderr
+
+
+def test_who_interrupts_a_job_is_not_shown_how_py4j_was_interrupted(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, threading\n"
+        "from stratalog.pipeline.session import session\n"
+        "conf = {'spark.driver.extraJavaOptions': sys.argv[1]}\n"
+        "with session(master='local[1]', conf=conf) as spark:\n"
+        "    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    try:\n"
+        "        spark.range(10**15).selectExpr('sum(id % 7)').collect()\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('stopped')\n"
+    )
+    done = run(program, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")

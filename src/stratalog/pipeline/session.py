@@ -33,6 +33,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -313,6 +314,12 @@ def _silence_pyspark() -> None:
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J tells the root logger, with two stacks, that it was interrupted; and raises that too."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 # ---- what is there -----------------------------------------------------------------------------
