@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest.mock import patch
 
@@ -82,11 +82,8 @@ class Step:
             return [fragment.count for fragment in await reader.scan(1)]
 
 
-def in_step(times: float, main: Any) -> None:
-    def started(simulation: Simulation) -> Coroutine[Any, Any, None]:
-        return main(Step(simulation, times))  # type: ignore[no-any-return]
-
-    simulate(started, seed=1)
+def in_step(times: float, main: Callable[[Step], Coroutine[Any, Any, None]]) -> None:
+    simulate(lambda simulation: main(Step(simulation, times)), seed=1)
 
 
 class TestBehaviour04CallersInStep:

@@ -11,6 +11,7 @@ is, and whoever comes next finds that it is out of date.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ async def settle(
     )
     try:
         done = await compactor.run()
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         await _if_it_can(_forget(store, judged, runtime), store)
         raise
     if plans.are_ours:
