@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Literal
 from unittest.mock import patch
 
-from stratalog.hashing import Unusable
+from stratalog.hashing.block import Unusable
 from stratalog.hashing.kernel import Kernel
 from stratalog.hashing.making import MAKER, Maker
-from stratalog.objectlog import record_sums
+from stratalog.objectlog.stored import record_sums
 
 Way = Literal["one by one", "in vectors"]
 

@@ -36,13 +36,13 @@ from rich.table import Table
 
 import stratalog as sl
 from stratalog.cli import output
-from stratalog.cli.pipeline_display import stages_shown, tell_run
-from stratalog.pipeline.output_reading import read_output
-from stratalog.pipeline.reading import pinned_herd
-from stratalog.pipeline.report import html_of
-from stratalog.pipeline.run import RunOptions, run_pipeline
-from stratalog.pipeline.run_report import RunReport
+from stratalog.cli.commands.herd.pipeline_display import stages_shown, tell_run
+from stratalog.pipeline.outputs.read import read_output
+from stratalog.pipeline.run.html_report import html_of
+from stratalog.pipeline.run.run import RunOptions, run_pipeline
+from stratalog.pipeline.run.run_report import RunReport
 from stratalog.pipeline.session import session
+from stratalog.pipeline.source.read import pinned_herd
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

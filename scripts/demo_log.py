@@ -30,11 +30,11 @@ from rich.table import Table
 
 import stratalog as sl
 from stratalog.cli import output
-from stratalog.cli.soak import tell, watching
-from stratalog.cli.tree import load_tree, picture
-from stratalog.cli.verify import tell as tell_verified
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sweep import sweep
+from stratalog.cli.commands.check.soak import tell, watching
+from stratalog.cli.commands.check.verify import tell as tell_verified
+from stratalog.cli.commands.log.tree import load_tree, picture
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.soak import SoakOptions, soak
 from stratalog.store import DirectoryStore
 from stratalog.store.metered import MeteredStore, StoreStats

@@ -23,8 +23,8 @@ from bench.results import Figure
 from bench.session import Session
 from stratalog import Collector, CollectorOptions, CursorStore, LogWriter
 from stratalog.errors import Conflict
-from stratalog.objectlog.manifest import load_manifest
 from stratalog.objectlog.options import KIB
+from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.store import open_store
 
 RECORD_BYTES = 1 * KIB

@@ -25,8 +25,8 @@ from bench.places import DirectoryPlace
 from bench.results import Figure
 from bench.session import Session
 from stratalog import LogWriter
+from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.options import KIB, ScrubOptions
-from stratalog.objectlog.scrub import scrub
 
 TARGET = 0.8
 SHARES_PER_PROCESS = 4

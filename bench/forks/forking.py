@@ -17,12 +17,12 @@ from bench.object_log.growth import RECORDS_PER_FRAGMENT, Growth, first_offset_o
 from bench.results import Figure, Series
 from bench.session import Session
 from stratalog import LogReader, Manifest, fork
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.memory import MemoryStore
 from stratalog.store.prefixed import PrefixedStore
-from stratalog.store.probe import probe
+from stratalog.store.probes import probe
 from stratalog.store.protocol import Store
 
 PLACE = "memory"

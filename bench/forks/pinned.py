@@ -15,7 +15,7 @@ from bench.places import Place
 from bench.session import Session
 from stratalog import LogReader, LogWriter, PinStore
 from stratalog.objectlog.options import KIB
-from stratalog.objectlog.position import FIRST_OFFSET
+from stratalog.objectlog.stored.position import FIRST_OFFSET
 
 RECORD_BYTES = 1 * KIB
 HELD_FRAGMENTS = 16

@@ -18,8 +18,8 @@ from bench.processes import give_answer, run_module
 from bench.results import Figure
 from bench.session import Session
 from stratalog import LogReader, LogWriter, WriterOptions, create_log, open_store
-from stratalog.objectlog.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.objectlog.options import KIB
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store.cas import Landed, Patience, swap
 from stratalog.store.protocol import Blob

@@ -17,9 +17,9 @@ from bench.object_log.bulk import load
 from bench.object_log.workload import Batch, label, make_batches, make_bodies, rate, start_manifest
 from bench.session import Session
 from stratalog import LogWriter, WriterOptions
-from stratalog.objectlog.fragment import encode_fragment
-from stratalog.objectlog.manifest import MANIFEST_PATH
 from stratalog.objectlog.options import KIB
+from stratalog.objectlog.stored.fragment import encode_fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store.memory import MemoryStore
 from stratalog.testing import DelayedStore

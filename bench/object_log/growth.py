@@ -14,10 +14,10 @@ import msgspec
 from bench.object_log.counting import CountingStore
 from bench.object_log.workload import FRAGMENT_BYTES, WRITER, make_bodies
 from stratalog import Fragment, LogPosition, Manifest, Setsum, Snapshot, WriterOptions
-from stratalog.objectlog.committer import Committer, Outcome, Upload
-from stratalog.objectlog.fragment import encode_fragment
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.append.committer import Committer, Outcome, Upload
 from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.stored.fragment import encode_fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.runtime import DEFAULT_RUNTIME
 
 FIRST_SEQ_NO = 1_000_000

@@ -14,10 +14,10 @@ from bench.processes import give_answer, run_module
 from bench.results import Figure
 from bench.session import Session
 from stratalog import Fragment, LogPosition, LogWriter, Manifest, Setsum, SnapshotPointer
-from stratalog.objectlog.committer import ROOT_BYTES_MAX
-from stratalog.objectlog.fragment import fragment_path
-from stratalog.objectlog.manifest import LINKED_MAX, MANIFEST_PATH
-from stratalog.objectlog.snapshot import Entry, snapshot_path
+from stratalog.objectlog.append.committer import ROOT_BYTES_MAX
+from stratalog.objectlog.stored.fragment import fragment_path
+from stratalog.objectlog.stored.manifest import LINKED_MAX, MANIFEST_PATH
+from stratalog.objectlog.stored.snapshot import Entry, snapshot_path
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store.memory import MemoryStore
 

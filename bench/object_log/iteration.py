@@ -34,7 +34,7 @@ from bench.results import Figure
 from bench.session import Session
 from stratalog import LogReader, LogWriter, ReaderOptions
 from stratalog.objectlog.options import KIB
-from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.objectlog.stored.record_sums import sum_of_records
 
 TARGET = 0.8
 

@@ -13,12 +13,17 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from bench.places import Place
-from stratalog.objectlog.fragment import EncodedFragment, Fragment, encode_fragment, fragment_path
-from stratalog.objectlog.linking import link
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.append.uploader import ENCODE_INLINE_BYTES_MAX
 from stratalog.objectlog.options import KIB, MIB, RECORD_OVERHEAD_BYTES, WriterOptions
-from stratalog.objectlog.position import LogPosition
-from stratalog.objectlog.uploader import ENCODE_INLINE_BYTES_MAX
+from stratalog.objectlog.stored.fragment import (
+    EncodedFragment,
+    Fragment,
+    encode_fragment,
+    fragment_path,
+)
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.position import LogPosition
+from stratalog.objectlog.tree.link_fragments import link
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import open_store
 from stratalog.store.protocol import Store

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from stratalog.pipeline.data_source.data_source import register
 from stratalog.pipeline.session import open_session
-from stratalog.pipeline.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

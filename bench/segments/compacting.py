@@ -20,9 +20,9 @@ from bench.segments.folders import fresh_folder
 from bench.session import Session
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Partition
-from stratalog.segments.files import LocalFiles
-from stratalog.segments.frames import HEAD_BYTES
-from stratalog.segments.segment_file import SegmentIndex
+from stratalog.segments.format.frame import HEAD_BYTES
+from stratalog.segments.format.segment_file import SegmentIndex
+from stratalog.segments.io.files import LocalFiles
 
 TARGET = 0.5
 TOTAL_BYTES = 512 * 1024 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stratalog.segments.files import Buffer, File, LocalFiles
+from stratalog.segments.io.files import Buffer, File, LocalFiles
 
 
 @contextmanager

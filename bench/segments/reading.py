@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.segments.folders import fresh_folder
 from bench.session import Session
 from stratalog.segments import Disk, DiskOptions
-from stratalog.segments.checksum import crc32
+from stratalog.segments.format.checksum import crc32
 
 TARGET = 0.7
 TOTAL_BYTES = 256 * 1024 * 1024

@@ -3,6 +3,6 @@
 Spark looks through all packages named ``pyspark_*`` for a ``DefaultSource``.
 """
 
-from stratalog.pipeline.source import StratalogSource as DefaultSource
+from stratalog.pipeline.data_source import StratalogSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -70,11 +70,13 @@ if TYPE_CHECKING:
         Removed,
         Retained,
         Retention,
+        ScrubOptions,
         Seal,
         Sealer,
         Snapshot,
         SnapshotPointer,
         Span,
+        SweepOptions,
         Thresholds,
         WriterOptions,
         abort_fork,
@@ -84,23 +86,32 @@ if TYPE_CHECKING:
         create_log,
         fork,
     )
-    from stratalog.objectlog.certificate import Certificate, list_certificates, load_certificate
-    from stratalog.objectlog.certifying import (
+    from stratalog.objectlog.branch import DestroyReport, destroy
+    from stratalog.objectlog.check import (
+        Damage,
+        DamageKind,
+        RepairReport,
+        ScrubReport,
+        VerifyReport,
+        repair,
+        scrub,
+        verify,
+    )
+    from stratalog.objectlog.collection import SweepReport, sweep
+    from stratalog.objectlog.erasure import (
+        Certificate,
         CertificateCheck,
         CertificateReport,
+        Erasable,
+        Holder,
+        erase,
+        finish_erasures,
+        list_certificates,
+        load_certificate,
+        preview_erasure,
         verify_certificate,
     )
-    from stratalog.objectlog.damage import Damage, DamageKind
-    from stratalog.objectlog.destroy import DestroyReport, destroy
-    from stratalog.objectlog.erasing import Erasable, erase, finish_erasures, preview_erasure
-    from stratalog.objectlog.holding import Holder
-    from stratalog.objectlog.options import ScrubOptions, SweepOptions
-    from stratalog.objectlog.repair import RepairReport, repair
-    from stratalog.objectlog.scrub import scrub
-    from stratalog.objectlog.scrub_report import ScrubReport
-    from stratalog.objectlog.stage import Stage
-    from stratalog.objectlog.sweep import SweepReport, sweep
-    from stratalog.objectlog.verification import VerifyReport, verify
+    from stratalog.objectlog.holds import Stage
     from stratalog.setsum import Setsum
     from stratalog.store import Store, open_store
 
@@ -196,44 +207,44 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Certificate": "stratalog.objectlog.certificate",
-    "CertificateCheck": "stratalog.objectlog.certifying",
-    "CertificateReport": "stratalog.objectlog.certifying",
-    "Damage": "stratalog.objectlog.damage",
-    "DamageKind": "stratalog.objectlog.damage",
-    "DestroyReport": "stratalog.objectlog.destroy",
+    "Certificate": "stratalog.objectlog.erasure",
+    "CertificateCheck": "stratalog.objectlog.erasure",
+    "CertificateReport": "stratalog.objectlog.erasure",
+    "Damage": "stratalog.objectlog.check",
+    "DamageKind": "stratalog.objectlog.check",
+    "DestroyReport": "stratalog.objectlog.branch",
     "DirtyLog": "stratalog.herd",
     "Herd": "stratalog.herd",
     "HerdLog": "stratalog.herd",
     "HerdOptions": "stratalog.herd",
-    "Holder": "stratalog.objectlog.holding",
+    "Holder": "stratalog.objectlog.erasure",
     "IndexSet": "stratalog.indexset",
     "Mark": "stratalog.herd",
-    "RepairReport": "stratalog.objectlog.repair",
+    "RepairReport": "stratalog.objectlog.check",
     "RollUpOptions": "stratalog.herd",
     "RolledUp": "stratalog.herd",
-    "ScrubOptions": "stratalog.objectlog.options",
-    "ScrubReport": "stratalog.objectlog.scrub_report",
+    "ScrubOptions": "stratalog.objectlog",
+    "ScrubReport": "stratalog.objectlog.check",
     "Setsum": "stratalog.setsum",
-    "Stage": "stratalog.objectlog.stage",
+    "Stage": "stratalog.objectlog.holds",
     "Store": "stratalog.store",
-    "SweepOptions": "stratalog.objectlog.options",
-    "SweepReport": "stratalog.objectlog.sweep",
-    "VerifyReport": "stratalog.objectlog.verification",
-    "destroy": "stratalog.objectlog.destroy",
-    "Erasable": "stratalog.objectlog.erasing",
-    "erase": "stratalog.objectlog.erasing",
-    "preview_erasure": "stratalog.objectlog.erasing",
-    "finish_erasures": "stratalog.objectlog.erasing",
-    "list_certificates": "stratalog.objectlog.certificate",
-    "load_certificate": "stratalog.objectlog.certificate",
+    "SweepOptions": "stratalog.objectlog",
+    "SweepReport": "stratalog.objectlog.collection",
+    "VerifyReport": "stratalog.objectlog.check",
+    "destroy": "stratalog.objectlog.branch",
+    "Erasable": "stratalog.objectlog.erasure",
+    "erase": "stratalog.objectlog.erasure",
+    "preview_erasure": "stratalog.objectlog.erasure",
+    "finish_erasures": "stratalog.objectlog.erasure",
+    "list_certificates": "stratalog.objectlog.erasure",
+    "load_certificate": "stratalog.objectlog.erasure",
     "open_store": "stratalog.store",
-    "repair": "stratalog.objectlog.repair",
+    "repair": "stratalog.objectlog.check",
     "roll_up": "stratalog.herd",
-    "scrub": "stratalog.objectlog.scrub",
-    "sweep": "stratalog.objectlog.sweep",
-    "verify": "stratalog.objectlog.verification",
-    "verify_certificate": "stratalog.objectlog.certifying",
+    "scrub": "stratalog.objectlog.check",
+    "sweep": "stratalog.objectlog.collection",
+    "verify": "stratalog.objectlog.check",
+    "verify_certificate": "stratalog.objectlog.erasure",
 }
 
 

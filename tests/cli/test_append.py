@@ -27,8 +27,8 @@ from cli.calls import (
     start,
     wait_for,
 )
-from stratalog.cli.append import Pipeline, _as_one
-from stratalog.cli.framing import LengthPrefixed, Lines, with_length
+from stratalog.cli.commands.records.append import Pipeline, _as_one
+from stratalog.cli.commands.records.framing import LengthPrefixed, Lines, with_length
 
 RECORDS = st.lists(st.binary(max_size=40), max_size=12)
 

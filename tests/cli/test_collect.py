@@ -11,8 +11,8 @@ import pytest
 
 import stratalog as sl
 from cli.calls import TIMEOUT_S, bodies_of, call, call_json, error_json, new_url, run, start
-from stratalog.objectlog.cursor import StoredCursor, cursor_path
-from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
+from stratalog.objectlog.holds.cursor import StoredCursor, cursor_path
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
 
 AT_ONCE = ("--interval", "0")
 

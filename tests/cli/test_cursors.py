@@ -6,7 +6,7 @@ import pytest
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_log
-from stratalog.objectlog.cursor import Cursor
+from stratalog.objectlog.holds.cursor import Cursor
 
 
 def test_a_cursor_lives_from_create_to_delete() -> None:

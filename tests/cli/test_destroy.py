@@ -10,7 +10,7 @@ import pytest
 
 from cli.calls import TIMEOUT_S, bodies_of, call, call_json, error_json, new_log, run, start
 from objectlog.leftovers import everything, litter
-from stratalog.objectlog.pin import PinStore
+from stratalog.objectlog.holds.pin import PinStore
 from stratalog.store import open_store
 
 

@@ -24,7 +24,7 @@ from cli.calls import (
 )
 from objectlog.trees import LEAF
 from objectlog.wal3_logs import Wal3Log
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 
 
 def change_note(url: str, name: str, **changes: object) -> None:

@@ -15,10 +15,10 @@ import pytest
 import stratalog as sl
 from cli.calls import TIMEOUT_S, call, call_json, error_json, run
 from pipeline.test_report import made
+from stratalog.cli.commands.herd.pipelines import _Rounds
 from stratalog.cli.exits import exit_code
-from stratalog.cli.pipelines import _Rounds
-from stratalog.pipeline.run import RunEvent
-from stratalog.pipeline.run_report import Failure, RunReport
+from stratalog.pipeline.run.run import RunEvent
+from stratalog.pipeline.run.run_report import Failure, RunReport
 
 COMMANDS = ("roll-up", "materialize", "collect", "scrub", "verify", "run")
 WITH_SPARK = COMMANDS[1:]
@@ -165,7 +165,7 @@ def test_a_report_has_a_place_to_go(tmp_path: Path) -> None:
 def test_without_java_there_is_one_error_and_what_to_do(tmp_path: Path) -> None:
     code = (
         "from stratalog.cli import main\n"
-        "from stratalog.pipeline import session\n"
+        "import stratalog.pipeline.session as session\n"
         "found = session.find_java\n"
         "session.find_java = lambda *_: found({'PATH': ''}, usual_homes=())\n"
         "main()\n"

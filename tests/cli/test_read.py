@@ -13,9 +13,9 @@ import pytest
 
 import stratalog as sl
 from cli.calls import TIMEOUT_S, call, error_json, new_log, new_url, run, start
-from stratalog.cli.formats import printable
-from stratalog.objectlog.fragment import encode_fragment
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.cli.commands.records.formats import printable
+from stratalog.objectlog.stored.fragment import encode_fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 
 
 def test_a_pipe_gets_the_bodies_a_line_each() -> None:

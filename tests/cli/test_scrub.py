@@ -23,11 +23,11 @@ from objectlog.planted_damage import (
     a_missing_fragment,
     a_missing_snapshot,
 )
+from stratalog import ScrubOptions
 from stratalog.errors import Unavailable
-from stratalog.objectlog import scrub as scrubbing
-from stratalog.objectlog.damage import DamageKind
-from stratalog.objectlog.options import ScrubOptions
-from stratalog.objectlog.scrub_report import ScrubReport
+from stratalog.objectlog.check import scrub_log as scrubbing
+from stratalog.objectlog.check.damage import DamageKind
+from stratalog.objectlog.check.scrub_report import ScrubReport
 
 CORRUPT = 13
 

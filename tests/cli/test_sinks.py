@@ -6,8 +6,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_url, run
-from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.staging import Batch, Staging
+from stratalog.objectlog.load.bulk_commit import link_staged
+from stratalog.objectlog.load.bulk_upload import Batch, Staging
 
 
 def log_with_batches(*batches: Batch) -> str:

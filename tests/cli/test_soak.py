@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.calls import TIMEOUT_S, call, call_json, error_json, new_log, new_url, start
-from stratalog.cli.soak import watching
+from stratalog.cli.commands.check.soak import watching
 from stratalog.soak.writers import LocalWriter
 
 SHORT = ("--duration", "1s", "--rate", "200")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stratalog as sl
 from cli.calls import bodies_of, call, call_json, error_json, new_log, new_url, run
 from objectlog.leftovers import everything, litter
-from stratalog.objectlog.stage import Stage, list_stages
+from stratalog.objectlog.holds.upload_guard import Stage, list_stages
 from stratalog.store import open_store
 
 

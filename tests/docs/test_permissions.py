@@ -16,19 +16,20 @@ from objectlog.trees import LEAF, MadeLog, Shape
 from objectlog.whole_log import SMALL_TREE, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Denied, Unknown
-from stratalog.objectlog.amending import raise_epoch
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.repair import repair
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.stage import Stage, remove_stages
-from stratalog.objectlog.staging import Staging
-from stratalog.objectlog.storage import measure_storage
-from stratalog.objectlog.sweep import sweep
-from stratalog.pipeline.herd_logs import LogRef
-from stratalog.pipeline.key_index import (
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.check.repair_log import repair
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.cost.storage import measure_storage
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.upload_guard import Stage, remove_stages
+from stratalog.objectlog.load.bulk_commit import link_staged
+from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.tree.amend_manifest import raise_epoch
+from stratalog.pipeline.compact.apply_keys import Judged, look, settle
+from stratalog.pipeline.compact.judge_keys import Verdict
+from stratalog.pipeline.compact.key_index import (
     NO_ROWS,
     IndexNames,
     IndexPart,
@@ -36,9 +37,8 @@ from stratalog.pipeline.key_index import (
     load_index,
     store_part,
 )
-from stratalog.pipeline.key_judging import Verdict
-from stratalog.pipeline.key_query import Answer
-from stratalog.pipeline.key_settling import Judged, look, settle
+from stratalog.pipeline.compact.key_query import Answer
+from stratalog.pipeline.jobs.logs import LogRef
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore
 from stratalog.store.cas import Patience

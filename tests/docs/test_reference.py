@@ -13,12 +13,11 @@ import pytest
 
 import stratalog as sl
 from docs.markdown_files import DOCS, ROOT, blocks_of, table_of
-from stratalog import errors
+from stratalog import ScrubOptions, SweepOptions, errors
 from stratalog.cli.exits import EXITS
-from stratalog.objectlog.damage import DamageKind
-from stratalog.objectlog.garbage import decode_garbage
-from stratalog.objectlog.options import ScrubOptions, SweepOptions
-from stratalog.objectlog.stage import StoredStage
+from stratalog.objectlog.check.damage import DamageKind
+from stratalog.objectlog.holds.upload_guard import StoredStage
+from stratalog.objectlog.stored.plan import decode_garbage
 from stratalog.segments import DiskDamageKind, DiskOptions
 
 ERRORS = [

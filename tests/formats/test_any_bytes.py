@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from fixtures import make
 from stratalog import Fragment, Manifest, Snapshot
 from stratalog.errors import Corrupt, Invalid
-from stratalog.objectlog.cursor import StoredCursor
-from stratalog.objectlog.fragment import decode_fragment, encode_fragment
-from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage, PlanState, decode_garbage
-from stratalog.objectlog.manifest import decode_manifest
-from stratalog.objectlog.policy import Policy
-from stratalog.objectlog.stage import StoredStage
-from stratalog.objectlog.stored_json import StoredObject
-from stratalog.objectlog.stored_pin import StoredPin
+from stratalog.objectlog.holds.cursor import StoredCursor
+from stratalog.objectlog.holds.stored_pin import StoredPin
+from stratalog.objectlog.holds.upload_guard import StoredStage
+from stratalog.objectlog.stored.fragment import decode_fragment, encode_fragment
+from stratalog.objectlog.stored.manifest import decode_manifest
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage, PlanState, decode_garbage
+from stratalog.objectlog.stored.policy import Policy
+from stratalog.objectlog.stored.stored_json import StoredObject
 from stratalog.setsum import EMPTY
 
 T = TypeVar("T")

@@ -19,14 +19,14 @@ from formats.test_any_bytes import damaged
 from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Entries
-from stratalog.segments.checkpoint_file import Checkpoint, read_checkpoint, read_state
-from stratalog.segments.files import Buffer, LocalFiles
-from stratalog.segments.frames import Frame, Head, frame_head, frames
-from stratalog.segments.journal import replay_journal
-from stratalog.segments.layout import Layout, apply, decode_edit, encode_edit
+from stratalog.segments.format.checkpoint_file import Checkpoint, read_checkpoint, read_state
+from stratalog.segments.format.frame import Frame, Head, frame_head, frames
+from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_edit
+from stratalog.segments.format.segment_file import SegmentIndex
+from stratalog.segments.format.wal_file import Batch, batches
+from stratalog.segments.io.files import Buffer, LocalFiles
 from stratalog.segments.opening import Identity, read_identity, read_live
-from stratalog.segments.segment_file import SegmentIndex
-from stratalog.segments.wal_file import Batch, batches
+from stratalog.segments.write_ahead.journal import replay_journal
 
 HERE = Path(make_disk.__file__).parent
 T = TypeVar("T")

@@ -8,15 +8,15 @@ import pytest
 
 from fixtures import make, make_disk
 from stratalog import Manifest, Snapshot
-from stratalog.objectlog.cursor import StoredCursor
-from stratalog.objectlog.fragment import RECORD_SCHEMA, decode_fragment
-from stratalog.objectlog.garbage import Garbage, PlanState, decode_garbage
-from stratalog.objectlog.manifest import decode_manifest
-from stratalog.objectlog.plan_check import check_plan
-from stratalog.objectlog.policy import Policy
-from stratalog.objectlog.stage import StoredStage
-from stratalog.objectlog.stored_json import StoredObject
-from stratalog.objectlog.stored_pin import StoredPin
+from stratalog.objectlog.holds.cursor import StoredCursor
+from stratalog.objectlog.holds.stored_pin import StoredPin
+from stratalog.objectlog.holds.upload_guard import StoredStage
+from stratalog.objectlog.stored.fragment import RECORD_SCHEMA, decode_fragment
+from stratalog.objectlog.stored.manifest import decode_manifest
+from stratalog.objectlog.stored.plan import Garbage, PlanState, decode_garbage
+from stratalog.objectlog.stored.policy import Policy
+from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.objectlog.tree.plan_check import check_plan
 
 HERE = Path(make.__file__).parent
 

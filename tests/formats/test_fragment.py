@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fixtures import make
 from stratalog import Fragment, LogPosition, Setsum
 from stratalog.errors import Corrupt
-from stratalog.objectlog.compressing import Compression
-from stratalog.objectlog.fragment import (
+from stratalog.objectlog.stored.compression import Compression
+from stratalog.objectlog.stored.fragment import (
     RECORD_SCHEMA,
     decode_fragment,
     encode_fragment,

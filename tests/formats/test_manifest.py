@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fixtures import make
 from stratalog import Fragment, LogPosition, Manifest, Setsum, SnapshotPointer
 from stratalog.errors import Corrupt, Invalid
-from stratalog.objectlog.manifest import MANIFEST_PATH, decode_manifest
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.setsum import EMPTY
 
 replace = msgspec.structs.replace

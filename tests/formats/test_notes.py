@@ -13,11 +13,11 @@ from fixtures import make
 from formats.test_any_bytes import attempt, damaged
 from stratalog import Manifest, Setsum, Snapshot
 from stratalog.errors import Corrupt, Invalid, Unavailable
-from stratalog.objectlog.copy_note import copy_note_of
-from stratalog.objectlog.fork_note import note_of
-from stratalog.objectlog.manifest import MANIFEST_PATH, decode_manifest
-from stratalog.objectlog.seal import is_being_destroyed, predecessor_of, seal_of
-from stratalog.objectlog.stored_pin import decode_pin
+from stratalog.objectlog.holds.fork_note import note_of
+from stratalog.objectlog.holds.stored_pin import decode_pin
+from stratalog.objectlog.stored.copy_note import copy_note_of
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
+from stratalog.objectlog.stored.seal import is_being_destroyed, predecessor_of, seal_of
 from stratalog.setsum import EMPTY
 
 HERE = Path(make.__file__).parent

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.errors import Corrupt, Invalid
-from stratalog.objectlog.self_describing import (
+from stratalog.objectlog.stored.self_describing import (
     HEADER_BYTES,
     MAGIC,
     SelfDescribed,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hashing.makers import with_vectors, without_vectors
 from stratalog import Setsum
 from stratalog.errors import Invalid
-from stratalog.objectlog import record_sums
-from stratalog.objectlog.record_sums import (
+from stratalog.objectlog.stored import record_sums
+from stratalog.objectlog.stored.record_sums import (
     CHUNK_RECORDS,
     JOIN_BYTES_MAX,
     JOIN_RECORDS_MIN,

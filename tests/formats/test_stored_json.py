@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fixtures import make
 from stratalog import Fragment, LogPosition, Manifest, Setsum, Snapshot, SnapshotPointer
 from stratalog.errors import Corrupt
-from stratalog.objectlog.cursor import StoredCursor
-from stratalog.objectlog.garbage import Garbage
-from stratalog.objectlog.manifest import decode_manifest
-from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.holds.cursor import StoredCursor
+from stratalog.objectlog.stored.manifest import decode_manifest
+from stratalog.objectlog.stored.plan import Garbage
+from stratalog.objectlog.stored.stored_json import StoredObject
 from stratalog.setsum import EMPTY
 
 ZEROS = "0" * 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratalog.hashing import Unusable
+from stratalog.hashing.block import Unusable
 from stratalog.hashing.kernel import Kernel
 from stratalog.hashing.making import Maker
 

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.hashing import BLOCK_BYTES, HEADER_BYTES, Unusable, program
+from stratalog.hashing import program
+from stratalog.hashing.block import BLOCK_BYTES, HEADER_BYTES, Unusable
 from stratalog.hashing.kernel import Kernel, Totals, lanes_of
 
 LANES = (2, 4, 8)

@@ -9,15 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from stratalog.hashing import BLOCK_BYTES, Unusable, making
+from stratalog.hashing import making
+from stratalog.hashing.block import BLOCK_BYTES, Unusable
 from stratalog.hashing.kernel import Kernel
-from stratalog.hashing.making import (
-    BLOCKS_MIN,
-    BREAK_EVEN_BLOCKS,
-    RECORDS_MIN,
-    Maker,
-    make_kernel,
-)
+from stratalog.hashing.making import BLOCKS_MIN, BREAK_EVEN_BLOCKS, RECORDS_MIN, Maker, make_kernel
 
 MADE = Kernel()
 
@@ -26,7 +21,7 @@ import sys
 sys.modules["llvmlite"] = None
 import numpy as np, pyarrow as pa
 from stratalog.hashing.making import MAKER
-from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.objectlog.stored.record_sums import sum_of_records
 
 assert MAKER.wait() is None
 numbers = np.arange(1000, dtype=np.uint64)
@@ -203,7 +198,7 @@ def test_a_forked_process_hashes() -> None:
 import os, sys
 import numpy as np, pyarrow as pa
 from stratalog.hashing.making import MAKER
-from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.objectlog.stored.record_sums import sum_of_records
 
 numbers = np.arange(1000, dtype=np.uint64)
 bodies = pa.array([b"body"] * 1000, pa.binary())
@@ -230,7 +225,7 @@ def test_hashing_does_not_load_llvm_before_it_is_worth_it() -> None:
     script = """
 import sys
 import stratalog
-from stratalog.objectlog import record_sums
+from stratalog.objectlog.stored import record_sums
 assert "llvmlite" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)

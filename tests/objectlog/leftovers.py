@@ -8,7 +8,7 @@ import stratalog as sl
 from objectlog.crashing import let_requests_arrive
 from objectlog.whole_log import SMALL_TREE, ids, orphans
 from objectlog.wrapped_stores import PassingStore
-from stratalog.objectlog.names import UploadNames
+from stratalog.objectlog.stored.names import UploadNames
 from stratalog.setsum import EMPTY
 from stratalog.store import StoreLike
 from stratalog.store.protocol import Blob, Head, Listed, Store

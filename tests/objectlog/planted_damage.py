@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 import stratalog as sl
 from objectlog.trees import LEAF, MadeLog
 from objectlog.whole_log import replace_bytes
-from stratalog.objectlog.cursor import StoredCursor
-from stratalog.objectlog.damage import DamageKind
-from stratalog.objectlog.fragment import encode_fragment, fragment_path
-from stratalog.objectlog.garbage import GARBAGE_PATH
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.record_sums import sum_of_records
-from stratalog.objectlog.snapshot import Entry, snapshot_path
+from stratalog.objectlog.check.damage import DamageKind
+from stratalog.objectlog.holds.cursor import StoredCursor
+from stratalog.objectlog.stored.fragment import encode_fragment, fragment_path
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.plan import GARBAGE_PATH
+from stratalog.objectlog.stored.record_sums import sum_of_records
+from stratalog.objectlog.stored.snapshot import Entry, snapshot_path
 from stratalog.setsum import Setsum
 
 SHAPE = (((LEAF, LEAF, LEAF), (LEAF, LEAF)), (LEAF, LEAF), LEAF, LEAF)

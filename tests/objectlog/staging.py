@@ -6,9 +6,9 @@ import msgspec
 
 import stratalog as sl
 from objectlog.whole_log import ids
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.rollup import Rollup, apply_rollup, make_snapshot
-from stratalog.objectlog.stage import Stage
+from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.objectlog.tree.fold import Rollup, apply_rollup, make_snapshot
 from stratalog.setsum import Setsum
 
 MOVED = 2

@@ -12,7 +12,7 @@ import stratalog as sl
 from objectlog.whole_log import bodies_of, check_whole_log, run
 from objectlog.wrapped_stores import GateStore, PassingStore, YieldingStore
 from stratalog.errors import Closed, Fenced, NotHappened, StratalogError, Unknown
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import Append, History, Placed, check_appends
 

@@ -23,8 +23,8 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore, Puts
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, Trimmed
-from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob
 from stratalog.testing import History

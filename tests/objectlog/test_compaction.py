@@ -22,15 +22,16 @@ from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
 from objectlog.wrapped_stores import Puts
 from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
-from stratalog.objectlog import replanting, verification
-from stratalog.objectlog.copy_note import CopyNote
-from stratalog.objectlog.copy_source import CopySource
-from stratalog.objectlog.garbage import GARBAGE_PATH, load_garbage
-from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
-from stratalog.objectlog.rollup import Rollup, apply_rollup, make_snapshot
-from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.staging import Staging
+from stratalog.objectlog.branch.copy_source import CopySource
+from stratalog.objectlog.check import verify_log as verification
+from stratalog.objectlog.compaction import relink as replanting
+from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.load.bulk_commit import link_staged
+from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.stored.copy_note import CopyNote
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
+from stratalog.objectlog.tree.fold import Rollup, apply_rollup, make_snapshot
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.testing import History, Row

@@ -36,13 +36,13 @@ from objectlog.wrapped_stores import (
     YieldingStore,
 )
 from stratalog.errors import Corrupt, Denied, Exists, Invalid, NotFound, Trimmed, Unavailable
-from stratalog.objectlog.copy_note import CopyNote, copy_note_of
-from stratalog.objectlog.copying import CopyProgress, copy_log
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH, load_any_manifest, load_manifest
+from stratalog.objectlog.branch.copy import CopyProgress, copy_log
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.options import CopyOptions
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.stored.copy_note import CopyNote, copy_note_of
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_any_manifest, load_manifest
 from stratalog.setsum import EMPTY
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob, Listed

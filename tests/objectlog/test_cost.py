@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import stratalog as sl
 from objectlog.whole_log import run
 from stratalog.errors import Invalid
-from stratalog.objectlog.cost import (
+from stratalog.objectlog.collection.unlinked_objects import Amount
+from stratalog.objectlog.cost.monthly_cost import (
     MONTH_S,
     POLL_S_MIN,
     RATE_MAX,
@@ -20,8 +21,7 @@ from stratalog.objectlog.cost import (
     bill,
     storage_cost,
 )
-from stratalog.objectlog.storage import Stored
-from stratalog.objectlog.survey import Amount
+from stratalog.objectlog.cost.storage import Stored
 from stratalog.store import MemoryStore
 from stratalog.store.counted import Usage
 

@@ -21,7 +21,7 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.objectlog.cursor import cursor_path
+from stratalog.objectlog.holds.cursor import cursor_path
 from stratalog.store import MemoryStore
 from stratalog.testing import Simulation, simulate
 

@@ -21,8 +21,8 @@ from objectlog.whole_log import (
     walk,
 )
 from stratalog.errors import Corrupt, Trimmed
-from stratalog.objectlog.fragment import encode_fragment
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.fragment import encode_fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import Row
 

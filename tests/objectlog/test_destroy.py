@@ -17,16 +17,16 @@ from objectlog.trees import LEAF, MadeLog
 from objectlog.whole_log import SMALL_TREE, bodies_of, check_whole_log, manifest_field, run
 from objectlog.wrapped_stores import GateStore, PassingStore, Puts, TrickyStore
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Sealed, Unavailable
-from stratalog.objectlog.copying import copy_log
-from stratalog.objectlog.destroy import NAMED_MAX, PASSES_MAX, destroy
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
-from stratalog.objectlog.names import UploadNames
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.seal import Seal, seal_of
-from stratalog.objectlog.sealing import Sealer
-from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.survey import Amount
+from stratalog.objectlog.branch.copy import copy_log
+from stratalog.objectlog.branch.destroy_log import NAMED_MAX, PASSES_MAX, destroy
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.branch.seal_log import Sealer
+from stratalog.objectlog.collection.unlinked_objects import Amount
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.objectlog.stored.names import UploadNames
+from stratalog.objectlog.stored.seal import Seal, seal_of
 from stratalog.runtime import Runtime
 from stratalog.store import Listed, MemoryStore, PrefixedStore, StoreLike
 from stratalog.testing import History, Simulation, simulate

@@ -22,12 +22,13 @@ from s3_server import S3Server
 from signed_requests import versioned_bucket
 from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound, StratalogError
-from stratalog.objectlog import erasing, replanting
-from stratalog.objectlog.certificate import decode_certificate
-from stratalog.objectlog.fragment import decode_fragment
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.sweep import sweep_noting
+from stratalog.objectlog.collection.sweep_log import sweep_noting
+from stratalog.objectlog.compaction import relink as replanting
+from stratalog.objectlog.erasure import erase_records as erasing
+from stratalog.objectlog.erasure.certificate import decode_certificate
+from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.stored.fragment import decode_fragment
+from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import MemoryStore, Store, StoreLike
 from stratalog.store.protocol import Head

@@ -20,13 +20,13 @@ from objectlog.trees import LEAF, MadeLog
 from objectlog.whole_log import rows_of, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog import IndexSet, Pin, PinStore
-from stratalog.objectlog import erasing
-from stratalog.objectlog.erasing import Eraser
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.stage import list_stages
-from stratalog.objectlog.staging import Staging
-from stratalog.objectlog.sweep import _Sweep, sweep_noting
+from stratalog.objectlog.collection.sweep_log import _Sweep, sweep_noting
+from stratalog.objectlog.erasure import erase_records as erasing
+from stratalog.objectlog.erasure.erase_records import Eraser
+from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.objectlog.load.bulk_commit import link_staged
+from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.store import MemoryStore, Store
 
 

@@ -12,7 +12,7 @@ import stratalog as sl
 from objectlog.whole_log import SMALL_TREE, check_whole_log, collect_roots, run, sweep
 from objectlog.wrapped_stores import CountingStore
 from stratalog.errors import Closed, Trimmed
-from stratalog.objectlog.sealing import Sealer
+from stratalog.objectlog.branch.seal_log import Sealer
 from stratalog.store import MemoryStore, PrefixedStore
 from stratalog.testing import Row, Simulation, simulate
 

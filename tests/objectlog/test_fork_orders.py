@@ -27,14 +27,14 @@ from objectlog.test_collection import AT_ONCE, garbage_left
 from objectlog.trees import LEAF, MadeLog, Shape, leaves, shapes
 from objectlog.whole_log import check_whole_log, run
 from stratalog.errors import Conflict, NotFound
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.fork_note import note_of
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.snapshot import Entry
-from stratalog.objectlog.stored_pin import PIN_PREFIX, decode_pin
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.fork_note import note_of
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, decode_pin
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.snapshot import Entry
 
 Name: TypeAlias = Literal["source", "child", "grandchild", "sibling"]
 Kind: TypeAlias = Literal["collect", "sweep", "destroy", "advance"]

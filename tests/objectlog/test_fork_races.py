@@ -13,12 +13,12 @@ from objectlog.trees import LEAF
 from objectlog.whole_log import check_whole_log, rows_of, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Conflict, Invalid
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.fork_note import note_of
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH, load_any_manifest, load_manifest
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.fork_note import note_of
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_any_manifest, load_manifest
 from stratalog.store import MemoryStore
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store

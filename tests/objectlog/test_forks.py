@@ -16,13 +16,13 @@ from objectlog.trees import LEAF, MadeLog, Shape, shapes
 from objectlog.whole_log import bodies_of, rows_of, run
 from objectlog.wrapped_stores import CountingStore, GateStore, Puts
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unavailable
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.fork_note import note_of
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.sweep import sweep
-from stratalog.objectlog.unforking import abort_fork
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.fork_note import note_of
+from stratalog.objectlog.holds.fork_release import abort_fork
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.testing import History

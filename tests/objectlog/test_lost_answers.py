@@ -28,7 +28,7 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.objectlog.manifest import LINKED_MAX, MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import LINKED_MAX, MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import (
     Append,

@@ -26,7 +26,7 @@ from objectlog.wrapped_stores import (
     RecordingStore,
 )
 from stratalog.errors import Conflict, Fenced
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import Faults, FaultyStore
 

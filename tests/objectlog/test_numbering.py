@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.described import RUN, batch, record, records
-from stratalog.objectlog import numbering
-from stratalog.objectlog.numbering import Numbers, Seen, Stretch, stretches_of
+from stratalog.objectlog.check import numbering
+from stratalog.objectlog.check.numbering import Numbers, Seen, Stretch, stretches_of
 
 
 def test_numbers_that_follow_each_other_are_new() -> None:

@@ -14,7 +14,7 @@ import stratalog as sl
 from objectlog.whole_log import bodies_of, check_whole_log, run
 from objectlog.wrapped_stores import CountingStore, TrickyStore
 from stratalog.errors import Closed, Corrupt, Exists, Invalid, NotFound
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 
 

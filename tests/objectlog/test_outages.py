@@ -11,7 +11,7 @@ import stratalog as sl
 from objectlog.whole_log import bodies_of, check_whole_log
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import NotHappened, Unavailable
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.store.protocol import Blob
 from stratalog.testing import Simulation, simulate

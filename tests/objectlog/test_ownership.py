@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from objectlog.whole_log import ids
-from stratalog.objectlog.certificate import certificate_path
-from stratalog.objectlog.cursor import cursor_path
-from stratalog.objectlog.garbage import GARBAGE_PATH
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.names import UploadNames
-from stratalog.objectlog.ownership import Kind, Own, is_sweepable, own
-from stratalog.objectlog.policy import POLICY_PATH
-from stratalog.objectlog.stage import stage_path
-from stratalog.objectlog.stored_pin import pin_path
+from stratalog.objectlog.erasure.certificate import certificate_path
+from stratalog.objectlog.holds.cursor import cursor_path
+from stratalog.objectlog.holds.stored_pin import pin_path
+from stratalog.objectlog.holds.upload_guard import stage_path
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.names import UploadNames
+from stratalog.objectlog.stored.ownership import Kind, Own, is_sweepable, own
+from stratalog.objectlog.stored.plan import GARBAGE_PATH
+from stratalog.objectlog.stored.policy import POLICY_PATH
 from stratalog.setsum import EMPTY, Setsum
 
 NAMES = UploadNames(ids)

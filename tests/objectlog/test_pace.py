@@ -18,9 +18,9 @@ import stratalog as sl
 from objectlog.whole_log import check_whole_log, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Invalid
-from stratalog.objectlog import committer
+from stratalog.objectlog.append import committer
+from stratalog.objectlog.append.pace import DIVIDE_FROM, DIVIDE_UP_TO, Pace
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
-from stratalog.objectlog.pace import DIVIDE_FROM, DIVIDE_UP_TO, Pace
 from stratalog.store import MemoryStore
 from stratalog.testing import Simulation, simulate
 

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 import stratalog as sl
 from objectlog.whole_log import run
 from stratalog.errors import Unavailable
-from stratalog.objectlog.accumulator import Accumulator, Result, Submission
-from stratalog.objectlog.fragment import fragment_path
-from stratalog.objectlog.linking import (
+from stratalog.objectlog.append.accumulator import Accumulator, Result, Submission
+from stratalog.objectlog.append.units import divide, fragments_for
+from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
+from stratalog.objectlog.stored.fragment import fragment_path
+from stratalog.objectlog.stored.manifest import LINKED_MAX
+from stratalog.objectlog.tree.link_fragments import (
     Verdict,
     judge,
     judge_owner,
@@ -22,9 +25,6 @@ from stratalog.objectlog.linking import (
     note_linked,
     only_the_past_changed,
 )
-from stratalog.objectlog.manifest import LINKED_MAX
-from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
-from stratalog.objectlog.units import divide, fragments_for
 
 LIMIT_S = 20.0
 

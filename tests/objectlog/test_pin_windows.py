@@ -13,9 +13,9 @@ from objectlog.trees import LEAF, MadeLog, Shape
 from objectlog.whole_log import check_whole_log, run
 from objectlog.wrapped_stores import CountingStore, PassingStore
 from stratalog.errors import Corrupt, Exists, Invalid
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.stored_pin import PIN_PREFIX
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.stored_pin import PIN_PREFIX
 from stratalog.store import MemoryStore
 from stratalog.store.protocol import Blob
 

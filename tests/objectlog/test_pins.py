@@ -16,9 +16,9 @@ from objectlog.trees import LEAF, Shape, leaves, shapes
 from objectlog.whole_log import FakeClock, check_whole_log, run
 from objectlog.wrapped_stores import GateStore, PassingStore, Puts
 from stratalog.errors import Exists, Invalid, NotFound, Trimmed
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob, Listed
 from stratalog.testing import History

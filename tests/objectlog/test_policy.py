@@ -17,10 +17,10 @@ from objectlog.interleaving import interleave
 from objectlog.whole_log import FakeClock, bodies_of, check_whole_log, run
 from objectlog.wrapped_stores import CountingStore, Puts
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.policy import POLICY_CURSOR, POLICY_PATH
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.stored.policy import POLICY_CURSOR, POLICY_PATH
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.testing import History, StoreCall
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from objectlog.trees import LEAF, MadeLog, Shape, drawn_shapes, shapes
 from objectlog.whole_log import run
 from objectlog.wrapped_stores import CountingStore
-from stratalog.objectlog.cache import ByteCache
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.position import LogPosition
-from stratalog.objectlog.retention import Cut, find_retention_cut, retention_cut
-from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
-from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.stored.cache import ByteCache
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.position import LogPosition
+from stratalog.objectlog.stored.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.tree.retention import Cut, find_retention_cut, retention_cut
+from stratalog.objectlog.tree.walk import Tree
 from stratalog.store import MemoryStore
 
 

@@ -25,16 +25,16 @@ from objectlog.whole_log import (
     walk,
 )
 from objectlog.wrapped_stores import CountingStore, GateStore, InspectingStore, TrickyStore
-from stratalog.objectlog.fragment import encode_fragment, fragment_path
-from stratalog.objectlog.linking import link
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.rollup import (
+from stratalog.objectlog.stored.fragment import encode_fragment, fragment_path
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.tree.fold import (
     Rollup,
     apply_rollup,
     children_of,
     make_snapshot,
     plan_rollup,
 )
+from stratalog.objectlog.tree.link_fragments import link
 from stratalog.store import MemoryStore
 from stratalog.testing import Simulation, simulate
 

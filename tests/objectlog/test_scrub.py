@@ -44,14 +44,14 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import CountingStore, PassingStore
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound, StratalogError, Unavailable
-from stratalog.objectlog.collector import collect
-from stratalog.objectlog.damage import DamageKind
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.check.damage import DamageKind
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.check.scrub_report import ScrubReport
+from stratalog.objectlog.collection.collector import collect
 from stratalog.objectlog.options import CollectorOptions, ScrubOptions
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.scrub_report import ScrubReport
-from stratalog.objectlog.snapshot import Entry
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.snapshot import Entry
 from stratalog.setsum import Setsum
 from stratalog.store import Blob, Head, MemoryStore
 from stratalog.testing import Simulation, simulate

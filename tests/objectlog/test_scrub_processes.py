@@ -23,13 +23,13 @@ from objectlog.planted_damage import (
 )
 from objectlog.whole_log import FakeClock, run
 from s3_server import S3Server
+from stratalog import ScrubOptions
 from stratalog.errors import Invalid, Unavailable
-from stratalog.objectlog import scrub as scrubbing
-from stratalog.objectlog import scrub_pool
-from stratalog.objectlog.options import ScrubOptions
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.scrub_reading import LocalExaminer
-from stratalog.objectlog.scrub_worker import Job, frame
+from stratalog.objectlog.check import scrub_log as scrubbing
+from stratalog.objectlog.check import scrub_pool
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.check.scrub_read import LocalExaminer
+from stratalog.objectlog.check.scrub_worker import Job, frame
 from stratalog.store import DirectoryStore, MemoryStore
 
 HERE = ScrubOptions(processes=0)
@@ -159,8 +159,8 @@ def test_a_script_needs_no_guard_around_its_main_part(tmp_path: Path) -> None:
     run(make(url, 3))
     script = f"""
 import asyncio
-from stratalog.objectlog.options import ScrubOptions
-from stratalog.objectlog.scrub import scrub
+from stratalog import ScrubOptions
+from stratalog import scrub
 print(asyncio.run(scrub({url!r}, options=ScrubOptions(processes=1))).clean)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -15,9 +15,9 @@ from objectlog.whole_log import bodies_of, check_whole_log, run
 from objectlog.wrapped_stores import GateStore, Puts, TrickyStore
 from s3_server import S3Server
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Sealed
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest, load_manifest
-from stratalog.objectlog.seal import Link, predecessor_of
-from stratalog.objectlog.sealing import Sealer
+from stratalog.objectlog.branch.seal_log import Sealer
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, load_manifest
+from stratalog.objectlog.stored.seal import Link, predecessor_of
 from stratalog.store import MemoryStore, locate
 from stratalog.testing import History
 

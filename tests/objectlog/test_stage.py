@@ -13,9 +13,9 @@ from objectlog.staging import Job, log_of
 from objectlog.whole_log import FakeClock, check_whole_log, reachable, run
 from objectlog.wrapped_stores import GateStore, Trick, TrickyStore
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError, Unknown
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.stage import Stage, list_stages, revoke_stage, stage_path
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.upload_guard import Stage, list_stages, revoke_stage, stage_path
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import Blob, MemoryStore
 from stratalog.testing import Simulation, simulate
 

@@ -8,14 +8,14 @@ import stratalog as sl
 from objectlog.whole_log import SMALL_TREE, collect_roots, orphans, run
 from objectlog.wrapped_stores import CountingStore, PassingStore
 from stratalog.errors import Conflict, NotFound
-from stratalog.objectlog import storage as storage_module
-from stratalog.objectlog.certificate import certificate_path
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.policy import POLICY_PATH
-from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.storage import CLASSES, measure_storage
-from stratalog.objectlog.survey import Amount
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.collection.unlinked_objects import Amount
+from stratalog.objectlog.cost import storage as storage_module
+from stratalog.objectlog.cost.storage import CLASSES, measure_storage
+from stratalog.objectlog.erasure.certificate import certificate_path
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.stored.policy import POLICY_PATH
 from stratalog.store import MemoryStore
 from stratalog.store.protocol import Blob
 

@@ -25,27 +25,19 @@ from objectlog.whole_log import (
     walk,
 )
 from objectlog.wrapped_stores import CountingStore, PassingStore
-from stratalog.errors import (
-    Conflict,
-    Corrupt,
-    Denied,
-    Invalid,
-    NotFound,
-    Unavailable,
-    Unknown,
-)
-from stratalog.objectlog.cache import ByteCache
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
-from stratalog.objectlog.names import UploadNames
+from stratalog.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable, Unknown
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.collection.sweep_log import SweepProgress, sweep
+from stratalog.objectlog.collection.unlinked_objects import UNKNOWN_PATHS_MAX, Survey
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.stored_pin import pin_path
+from stratalog.objectlog.holds.upload_guard import Stage
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.stored_pin import pin_path
-from stratalog.objectlog.survey import UNKNOWN_PATHS_MAX, Survey
-from stratalog.objectlog.sweep import SweepProgress, sweep
-from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.stored.cache import ByteCache
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.names import UploadNames
+from stratalog.objectlog.tree.walk import Tree
 from stratalog.store import Blob, Listed, MemoryStore, PrefixedStore, StoreLike
 from stratalog.testing import Simulation, simulate
 

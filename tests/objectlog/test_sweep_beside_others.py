@@ -25,21 +25,13 @@ from objectlog.whole_log import (
 from objectlog.wrapped_stores import GateStore, Puts, RecordingStore, TrickyStore
 from simulation.watched_store import WatchedStore
 from stratalog.errors import Conflict, StratalogError
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.upload_guard import Stage, list_stages
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.stage import Stage, list_stages
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore, StoreLike
-from stratalog.testing import (
-    Append,
-    Faults,
-    History,
-    Node,
-    Simulation,
-    check_appends,
-    simulate,
-)
+from stratalog.testing import Append, Faults, History, Node, Simulation, check_appends, simulate
 
 AT_ONCE = sl.CollectorOptions(interval_s=0.0)
 FEW = SweepOptions(candidates_max=3)

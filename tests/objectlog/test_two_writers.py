@@ -19,8 +19,8 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import PassingStore, YieldingStore
 from stratalog.errors import Conflict, Fenced, NotHappened, Sealed
-from stratalog.objectlog import committer
-from stratalog.objectlog.manifest import MANIFEST_PATH
+from stratalog.objectlog.append import committer
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.testing import Append, History, Simulation, check_appends, simulate
 

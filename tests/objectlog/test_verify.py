@@ -20,10 +20,10 @@ from objectlog.whole_log import (
 from objectlog.wrapped_stores import CountingStore, PassingStore
 from soak.described import RUN, record, records
 from stratalog.errors import NotFound
-from stratalog.objectlog import numbering
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.verification import VerifyReport
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.check import numbering
+from stratalog.objectlog.check.verify_log import VerifyReport
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore
 from stratalog.store.protocol import Blob
 

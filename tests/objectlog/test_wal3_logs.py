@@ -15,20 +15,20 @@ from objectlog.trees import LEAF, Shape
 from objectlog.wal3_logs import FIRST_US, Wal3Log, compact, cut_off, plan
 from objectlog.whole_log import bodies_of, rows_of, run
 from objectlog.wrapped_stores import PassingStore, Puts
-from stratalog.cli.tree import load_tree
+from stratalog import ScrubOptions
+from stratalog.cli.commands.log.tree import load_tree
 from stratalog.errors import Conflict, Corrupt, Invalid, Trimmed
-from stratalog.objectlog.copying import copy_log
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.fork_note import note_of
-from stratalog.objectlog.forking import Forked, fork
-from stratalog.objectlog.garbage import GARBAGE_PATH
-from stratalog.objectlog.manifest import MANIFEST_PATH, load_manifest
-from stratalog.objectlog.options import ScrubOptions
-from stratalog.objectlog.pin import PinStore
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sealing import Sealer
-from stratalog.objectlog.sweep import sweep
-from stratalog.objectlog.unforking import abort_fork
+from stratalog.objectlog.branch.copy import copy_log
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.branch.fork_log import Forked, fork
+from stratalog.objectlog.branch.seal_log import Sealer
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.fork_note import note_of
+from stratalog.objectlog.holds.fork_release import abort_fork
+from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
+from stratalog.objectlog.stored.plan import GARBAGE_PATH
 from stratalog.setsum import EMPTY
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob

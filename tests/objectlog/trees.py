@@ -14,12 +14,12 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 import stratalog as sl
-from stratalog.objectlog.fragment import EncodedFragment, Fragment, encode_fragment
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
-from stratalog.objectlog.names import UploadNames
-from stratalog.objectlog.position import LogPosition
-from stratalog.objectlog.rollup import make_snapshot
-from stratalog.objectlog.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.stored.fragment import EncodedFragment, Fragment, encode_fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.names import UploadNames
+from stratalog.objectlog.stored.position import LogPosition
+from stratalog.objectlog.stored.snapshot import Entry, Snapshot, SnapshotPointer
+from stratalog.objectlog.tree.fold import make_snapshot
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 

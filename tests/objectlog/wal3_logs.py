@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import stratalog as sl
 from objectlog.trees import LEAF, Shape
-from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.objectlog.stored.record_sums import sum_of_records
 from stratalog.setsum import Setsum
 from stratalog.testing import Row
 

@@ -12,12 +12,12 @@ import msgspec
 
 import stratalog as sl
 from stratalog.errors import Conflict
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.objectlog.snapshot import in_base
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.snapshot import in_base
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY
 from stratalog.store import StoreLike
-from stratalog.store.sibling import sibling
+from stratalog.store.siblings import sibling
 from stratalog.testing import Row
 
 T = TypeVar("T")

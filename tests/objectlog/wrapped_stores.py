@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Literal
 
 from stratalog.errors import Conflict, Exists, Unknown
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
-from stratalog.objectlog.snapshot import Snapshot
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.snapshot import Snapshot
 from stratalog.setsum import Setsum
 from stratalog.store.protocol import Blob, Head, Listed, Store
 

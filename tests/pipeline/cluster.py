@@ -21,7 +21,7 @@ from pathlib import Path
 import pyspark
 
 from jvm import SHORT_LIVED
-from stratalog.pipeline.java import find_java
+from stratalog.pipeline.spark.java import find_java
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 120.0

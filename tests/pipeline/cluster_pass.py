@@ -18,10 +18,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 import stratalog as sl
-from stratalog.pipeline.output_reading import read_output
-from stratalog.pipeline.reading import read_herd
-from stratalog.pipeline.run import RunOptions, run_pipeline
+from stratalog.pipeline.outputs.read import read_output
+from stratalog.pipeline.run.run import RunOptions, run_pipeline
 from stratalog.pipeline.session import session
+from stratalog.pipeline.source.read import read_herd
 
 LOGS = 6
 RECORDS = 50

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from stratalog.herd import Herd
-from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.staging import Staging
+from stratalog.objectlog.load.bulk_commit import link_staged
+from stratalog.objectlog.load.bulk_upload import Staging
 from stratalog.testing import Row
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
+from stratalog.pipeline.data_source.data_source import register
 from stratalog.pipeline.session import session
-from stratalog.pipeline.source import register
 
 RECORDS_PER_BATCH = "300"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -16,16 +16,11 @@ import stratalog as sl
 from pipeline.herds import store_of
 from pipeline.spark_logs import collect_before, rows_in
 from stratalog.errors import Corrupt, Invalid, NotFound
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.pipeline import (
-    ByKey,
-    CompactedLog,
-    compact_by_key,
-    compact_logs_by_key,
-    key_settling,
-)
-from stratalog.pipeline import by_key as by_key_module
-from stratalog.pipeline.key_index import INDEX_PATH, KeyIndex, decode_index, load_index
+from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.pipeline import ByKey, CompactedLog, compact_by_key, compact_logs_by_key
+from stratalog.pipeline.compact import apply_keys as key_settling
+from stratalog.pipeline.compact import by_key as by_key_module
+from stratalog.pipeline.compact.key_index import INDEX_PATH, KeyIndex, decode_index, load_index
 from stratalog.runtime import Runtime
 from stratalog.store import open_store
 from stratalog.store.counted import Usage
@@ -224,8 +219,10 @@ def test_incremental_runs_leave_what_full_ones_do(
 ) -> None:
     """And both what a dictionary says: nothing is lost, and nothing comes back."""
     random, now = Random(seed), Clock(3600.0)
-    monkeypatch.setattr("stratalog.pipeline.key_query.UNIT_ROWS", random.choice([5, 20, 1000]))
-    monkeypatch.setattr("stratalog.pipeline.key_query.PARTS_PER_BUCKET_MAX", 3)
+    monkeypatch.setattr(
+        "stratalog.pipeline.compact.key_query.UNIT_ROWS", random.choice([5, 20, 1000])
+    )
+    monkeypatch.setattr("stratalog.pipeline.compact.key_query.PARTS_PER_BUCKET_MAX", 3)
     urls = [(tmp_path / name).as_uri() for name in ("incremental", "full", "none")]
     rule = ByKey(KEY, GONE, grace_s=60.0)
     for round_ in range(5):

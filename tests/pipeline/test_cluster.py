@@ -16,7 +16,7 @@ import pytest
 import stratalog as sl
 from pipeline.cluster import Cluster, standalone_cluster
 from s3_server import S3Server
-from stratalog.pipeline.run_report import STAGES
+from stratalog.pipeline.run.run_report import STAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.s3, pytest.mark.xdist_group("cluster")]
 

@@ -16,11 +16,12 @@ from pipeline.herds import fill as fill_herd
 from pipeline.herds import store_of
 from pipeline.spark_logs import fill, rows_in, rows_of, stage
 from stratalog.errors import Corrupt
-from stratalog.objectlog.compacting import STAGE_NOTE, Compactor
-from stratalog.objectlog.stage import list_stages
-from stratalog.pipeline import compact_log, erase_where, read_log, rewriting_tasks
-from stratalog.pipeline.herd_scrub import scrub_herd
-from stratalog.pipeline.reading import Via
+from stratalog.objectlog.compaction.compact_log import STAGE_NOTE, Compactor
+from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.pipeline import compact_log, erase_where, read_log
+from stratalog.pipeline.check.scrub import scrub_herd
+from stratalog.pipeline.compact import rewrite_tasks as rewriting_tasks
+from stratalog.pipeline.source.read import Via
 from stratalog.store.protocol import Listed
 from stratalog.testing import Row
 

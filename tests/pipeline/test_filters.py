@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from stratalog.objectlog.tree import Window
-from stratalog.pipeline.filters import narrowed
+from stratalog.objectlog.tree.walk import Window
+from stratalog.pipeline.data_source.filters import narrowed
 
 OFFSET = ("offset",)
 TIME = ("timestamp",)

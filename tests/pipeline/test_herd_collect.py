@@ -22,10 +22,10 @@ from pipeline.herds import (
     store_of,
 )
 from stratalog.errors import Corrupt, Invalid
-from stratalog.objectlog.garbage import GARBAGE_PATH
-from stratalog.pipeline.herd_collect import HerdCollectOptions, collect_herd
-from stratalog.pipeline.materialize import materialize
-from stratalog.pipeline.merging import latest_by_key
+from stratalog.objectlog.stored.plan import GARBAGE_PATH
+from stratalog.pipeline.collect.collect import HerdCollectOptions, collect_herd
+from stratalog.pipeline.materialize.job import materialize
+from stratalog.pipeline.materialize.merge import latest_by_key
 from stratalog.store import open_store
 
 if TYPE_CHECKING:

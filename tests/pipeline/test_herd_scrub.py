@@ -24,17 +24,17 @@ from pipeline.herds import (
     set_cursor,
     store_of,
 )
+from stratalog import ScrubOptions
 from stratalog.errors import Invalid, NotFound
-from stratalog.objectlog.damage import Damage, DamageKind
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.options import ScrubOptions
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.scrub_report import ScrubReport
-from stratalog.pipeline.audit import load_audit, load_whole_audit, read_audit, runs
-from stratalog.pipeline.herd_logs import LogRef
-from stratalog.pipeline.herd_scrub import HerdScrubOptions, _even_shares, scrub_herd
-from stratalog.pipeline.scrub_results import AddedUp, HerdScrub, LogScrub
-from stratalog.pipeline.scrub_tasks import WALKED, examine, walk
+from stratalog.objectlog.check.damage import Damage, DamageKind
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.check.scrub_report import ScrubReport
+from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.pipeline.check.audit import load_audit, load_whole_audit, read_audit, runs
+from stratalog.pipeline.check.scrub import HerdScrubOptions, _even_shares, scrub_herd
+from stratalog.pipeline.check.scrub_results import AddedUp, HerdScrub, LogScrub
+from stratalog.pipeline.check.scrub_tasks import WALKED, examine, walk
+from stratalog.pipeline.jobs.logs import LogRef
 from stratalog.setsum import Setsum
 from stratalog.store import open_store
 

@@ -26,15 +26,15 @@ from pipeline.herds import (
 )
 from stratalog.errors import Invalid, NotFound
 from stratalog.herd.names import SIDES, dirty_store
-from stratalog.objectlog.damage import DamageKind
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.pipeline.findings import MEANINGS, Finding
-from stratalog.pipeline.herd_scrub import scrub_herd
-from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
-from stratalog.pipeline.materialize import materialize
-from stratalog.pipeline.merging import latest_by_key
-from stratalog.pipeline.output_object import Output
-from stratalog.pipeline.reading import read_herd
+from stratalog.objectlog.check.damage import DamageKind
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.pipeline.check.findings import MEANINGS, Finding
+from stratalog.pipeline.check.scrub import scrub_herd
+from stratalog.pipeline.check.verify import HerdVerify, HerdVerifyOptions, verify_herd
+from stratalog.pipeline.materialize.job import materialize
+from stratalog.pipeline.materialize.merge import latest_by_key
+from stratalog.pipeline.outputs.output import Output
+from stratalog.pipeline.source.read import read_herd
 from stratalog.store import open_store
 
 if TYPE_CHECKING:

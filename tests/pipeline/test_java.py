@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import Invalid
-from stratalog.pipeline import java
-from stratalog.pipeline.java import (
+from stratalog.pipeline.spark import java
+from stratalog.pipeline.spark.java import (
     Java,
     Unfit,
     choose,

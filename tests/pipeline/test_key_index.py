@@ -15,9 +15,10 @@ from objectlog.whole_log import run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Corrupt, Invalid, Unknown
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.pipeline.herd_logs import LogRef
-from stratalog.pipeline.key_index import (
+from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.pipeline.compact.apply_keys import Judged, look, settle
+from stratalog.pipeline.compact.judge_keys import Verdict, by_offset, judge, without
+from stratalog.pipeline.compact.key_index import (
     INDEX_PATH,
     NO_ROWS,
     ROWS,
@@ -34,9 +35,8 @@ from stratalog.pipeline.key_index import (
     store_gone,
     store_part,
 )
-from stratalog.pipeline.key_judging import Verdict, by_offset, judge, without
-from stratalog.pipeline.key_query import Answer
-from stratalog.pipeline.key_settling import Judged, look, settle
+from stratalog.pipeline.compact.key_query import Answer
+from stratalog.pipeline.jobs.logs import LogRef
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore, Store
 from stratalog.store.cas import Patience

@@ -17,24 +17,24 @@ from objectlog.whole_log import collect_roots, replace_bytes
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd import Herd, RollUpOptions, roll_up
 from stratalog.herd.names import log_store
-from stratalog.pipeline.materialize import materialize
-from stratalog.pipeline.materialized import (
+from stratalog.pipeline.jobs.trouble import Trouble
+from stratalog.pipeline.materialize.job import materialize
+from stratalog.pipeline.materialize.merge import LatestByKey, latest_by_key
+from stratalog.pipeline.materialize.merge_job import Merged, MergeJob, Work
+from stratalog.pipeline.materialize.results import (
     Materialized,
     MaterializeOptions,
     MaterializeProgress,
-    Trouble,
 )
-from stratalog.pipeline.merge_job import Merged, MergeJob, Work
-from stratalog.pipeline.merging import LatestByKey, latest_by_key
-from stratalog.pipeline.output_object import Output
-from stratalog.pipeline.output_reading import read_output
-from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
+from stratalog.pipeline.outputs.output import Output
+from stratalog.pipeline.outputs.publish import Outputs, load_output, tidy_outputs
+from stratalog.pipeline.outputs.read import read_output
 from stratalog.store.protocol import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from stratalog.pipeline.merging import Merge
+    from stratalog.pipeline.materialize.merge import Merge
 
 KEY = "get_json_object(cast(body as string), '$.id')"
 DELETED = "get_json_object(cast(body as string), '$.v') = 'gone'"
@@ -238,7 +238,7 @@ class TestLatestByKey:
     def test_where_many_have_one_the_run_fails(
         self, spark: SparkSession, logs: Logs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stratalog.pipeline.materialize.UNMERGED_MAX", 1)
+        monkeypatch.setattr("stratalog.pipeline.materialize.job.UNMERGED_MAX", 1)
         logs.append([(name, [b'{"id":"k","v":1}']) for name in "abc"])
         for name in "abc":
             asyncio.run(append_plain(logs, name, b"no key"))
@@ -260,7 +260,7 @@ class TestLatestByKey:
     def test_a_large_plan_travels_as_rows(
         self, spark: SparkSession, logs: Logs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stratalog.pipeline.frames.CLOSURE_BYTES_MAX", 0)
+        monkeypatch.setattr("stratalog.pipeline.spark.frames.CLOSURE_BYTES_MAX", 0)
         for _ in range(2):
             logs.append_some([f"log-{number}" for number in range(9)])
             logs.run(spark, options=MaterializeOptions(split_bytes=200))

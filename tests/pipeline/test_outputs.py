@@ -30,9 +30,9 @@ from stratalog.errors import (
 )
 from stratalog.herd import Herd
 from stratalog.herd.names import log_store
-from stratalog.objectlog.manifest import MANIFEST_PATH
-from stratalog.pipeline.output_object import Output, OutputFile, decode_output, folder_of
-from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.pipeline.outputs.output import Output, OutputFile, decode_output, folder_of
+from stratalog.pipeline.outputs.publish import Outputs, load_output, tidy_outputs
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import MemoryStore
 from stratalog.store.cas import Patience, put_once

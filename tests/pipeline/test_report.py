@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from stratalog.pipeline.herd_sizes import HerdSize, LogSize
-from stratalog.pipeline.report import html_of
-from stratalog.pipeline.run_report import (
+from stratalog.pipeline.outputs.sizes import HerdSize, LogSize
+from stratalog.pipeline.run.html_report import html_of
+from stratalog.pipeline.run.run_report import (
     LARGEST_MAX,
     TROUBLES_MAX,
     Failure,
@@ -23,7 +23,7 @@ from stratalog.pipeline.run_report import (
     size_bins,
     told,
 )
-from stratalog.pipeline.svg_charts import Bar, bars, columns, next_power_of_two, nice_top
+from stratalog.pipeline.run.svg_charts import Bar, bars, columns, next_power_of_two, nice_top
 from stratalog.store.counted import Usage
 
 NAMES = [f"customer-{number:03d}" for number in range(30)]

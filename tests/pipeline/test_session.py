@@ -15,9 +15,9 @@ import pytest
 
 from jvm import SHORT_LIVED
 from stratalog.errors import Invalid, Unavailable
-from stratalog.pipeline.java import find_java
 from stratalog.pipeline.session import open_session, told_by_jvm
-from stratalog.pipeline.spark_settings import (
+from stratalog.pipeline.spark.java import find_java
+from stratalog.pipeline.spark.settings import (
     Place,
     check_conf,
     choose_place,
@@ -212,7 +212,7 @@ def test_what_spark_lacks_is_named(package: str, monkeypatch: pytest.MonkeyPatch
 def test_the_modules_can_be_imported_without_pyspark() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "from stratalog.pipeline import java, session, spark_errors, spark_settings"
+        "from stratalog.pipeline import session, spark"
     )
     subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCES)}, check=True, timeout=60

@@ -14,11 +14,11 @@ import stratalog as sl
 from objectlog.leftovers import unlinked_data
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed, StratalogError
 from stratalog.herd import Herd, roll_up
-from stratalog.objectlog.stage import list_stages
-from stratalog.pipeline.sink import BatchSink, Target, _bodies, _located, _stage
-from stratalog.pipeline.sink_options import SinkOptions, parse_sink
-from stratalog.pipeline.source import register
-from stratalog.pipeline.spark_errors import readable_spark_errors
+from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.pipeline.data_source.data_source import register
+from stratalog.pipeline.sink.data_sink import BatchSink, Target, _bodies, _located, _stage
+from stratalog.pipeline.sink.options import SinkOptions, parse_sink
+from stratalog.pipeline.spark.errors import readable_spark_errors
 
 PARTITIONS = 3
 
@@ -90,7 +90,7 @@ class TestBatch:
         target = asyncio.run(_located(options, is_numbered=False))
         sink = BatchSink(replace(target, job="no-such-stage"))
         staged = _stage(target, iter([pa.record_batch([rows], names=["body"])]), None)
-        with caplog.at_level("INFO", "stratalog.pipeline.sink"):
+        with caplog.at_level("INFO", "stratalog.pipeline.sink.data_sink"):
             sink.commit([staged])
         assert bodies_of(log_url) == [b"x"]
         assert "were not removed" in caplog.text
@@ -227,7 +227,7 @@ class TestStream:
     def test_a_full_table_is_told_before_anything_is_uploaded(
         self, spark: SparkSession, log_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stratalog.objectlog.sinking.SINKS_MAX", 0)
+        monkeypatch.setattr("stratalog.objectlog.load.bulk_commit.SINKS_MAX", 0)
         target = Target(log_url, SinkOptions(url=log_url), query="q")
         rows = pa.record_batch([pa.array([b"x"], pa.binary())], names=["body"])
         with pytest.raises(Full):

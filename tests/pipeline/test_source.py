@@ -21,14 +21,14 @@ from pipeline.spark_logs import (
     rows_of,
 )
 from stratalog.errors import Corrupt, Invalid, NotFound, Trimmed
-from stratalog.objectlog.fragment import encode_fragment
-from stratalog.pipeline.source import (
+from stratalog.objectlog.stored.fragment import encode_fragment
+from stratalog.pipeline.data_source.data_source import (
     HERD_RECORDS_TYPE,
     RECORDS_TYPE,
     StratalogSource,
     register,
 )
-from stratalog.pipeline.spark_errors import readable_spark_errors
+from stratalog.pipeline.spark.errors import readable_spark_errors
 from stratalog.testing import Row
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

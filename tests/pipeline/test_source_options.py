@@ -9,9 +9,8 @@ import pytest
 
 from docs.markdown_files import table_of
 from stratalog.errors import Invalid
-from stratalog.objectlog.tree import Window
-from stratalog.pipeline.places import absolute_url, below
-from stratalog.pipeline.source_options import (
+from stratalog.objectlog.tree.walk import Window
+from stratalog.pipeline.source.options import (
     PIN_S,
     READ_NAMES,
     STREAM_NAMES,
@@ -21,7 +20,8 @@ from stratalog.pipeline.source_options import (
     parse_read,
     parse_stream,
 )
-from stratalog.pipeline.splits import SPLIT_BYTES
+from stratalog.pipeline.source.splits import SPLIT_BYTES
+from stratalog.pipeline.spark.urls import absolute_url, below
 
 NOON_US = 1_767_268_800_000_000
 """2026-01-01T12:00:00Z"""

@@ -22,7 +22,7 @@ from stratalog.errors import (
     Trimmed,
     Unavailable,
 )
-from stratalog.pipeline.spark_errors import (
+from stratalog.pipeline.spark.errors import (
     readable_spark_errors,
     telling_line,
     tidy_error,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.position import LogPosition
-from stratalog.pipeline.splits import (
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.position import LogPosition
+from stratalog.pipeline.source.splits import (
     OPEN_COST_BYTES,
     SPLIT_FRAGMENTS_MAX,
     Part,

@@ -11,7 +11,7 @@ import pytest
 
 import stratalog as sl
 from soak.process_writers import process_writers
-from stratalog.objectlog.destroy import destroy
+from stratalog.objectlog.branch.destroy_log import destroy
 from stratalog.soak import History, SoakOptions, SoakReport, soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.s3]

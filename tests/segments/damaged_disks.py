@@ -9,11 +9,11 @@ from pathlib import Path
 
 from stratalog import IndexSet
 from stratalog.segments import Disk, DiskDamageKind, DiskOptions, Entries
-from stratalog.segments.checkpoint_file import checkpoint_front, live_path, read_checkpoint
-from stratalog.segments.files import LocalFiles
-from stratalog.segments.frames import HEAD_BYTES, Head
-from stratalog.segments.segment_file import SegmentContent, SegmentIndex
-from stratalog.segments.wal_file import Section, batch_parts
+from stratalog.segments.format.checkpoint_file import checkpoint_front, live_path, read_checkpoint
+from stratalog.segments.format.frame import HEAD_BYTES, Head
+from stratalog.segments.format.segment_file import SegmentContent, SegmentIndex
+from stratalog.segments.format.wal_file import Section, batch_parts
+from stratalog.segments.io.files import LocalFiles
 
 KIB = 1024
 OPTIONS = DiskOptions(wal_file_bytes=16 * KIB, segment_entries_max=20, major_after_minors=None)

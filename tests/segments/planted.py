@@ -14,17 +14,19 @@ from unittest.mock import patch
 import msgspec
 
 from stratalog.indexset import INDEX_MAX, IndexSet
-from stratalog.segments import compacting, disk, flushing, opening
-from stratalog.segments.compaction import needed
-from stratalog.segments.entries import Entries, Heads
-from stratalog.segments.files import FileSystem
-from stratalog.segments.flushing import SegmentWriter
-from stratalog.segments.journal import Replayed, replay_journal
-from stratalog.segments.layout import Layout, PartitionLayout
-from stratalog.segments.memtable import Memtable
+from stratalog.segments import disk, opening
+from stratalog.segments.format.entries import Entries, Heads
+from stratalog.segments.format.layout import Layout, PartitionLayout
+from stratalog.segments.format.wal_file import batch_parts
+from stratalog.segments.io.files import FileSystem
 from stratalog.segments.partition import Partition
-from stratalog.segments.wal import Wal, Write, _OpenWal
-from stratalog.segments.wal_file import batch_parts
+from stratalog.segments.read.memtable import Memtable
+from stratalog.segments.upkeep import compactor as compacting
+from stratalog.segments.upkeep import segment_writer as flushing
+from stratalog.segments.upkeep.choose_segments import needed
+from stratalog.segments.upkeep.segment_writer import SegmentWriter
+from stratalog.segments.write_ahead.journal import Replayed, replay_journal
+from stratalog.segments.write_ahead.wal import Wal, Write, _OpenWal
 
 
 @contextmanager

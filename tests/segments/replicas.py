@@ -23,8 +23,8 @@ from stratalog.segments import (
     receive_partition,
     send_partition,
 )
-from stratalog.segments.files import FileSystem
-from stratalog.segments.messages import Message, Put, decode_message
+from stratalog.segments.io.files import FileSystem
+from stratalog.segments.transfer.messages import Message, Put, decode_message
 from stratalog.testing import SimulatedFiles, Simulation
 
 SMALL = DiskOptions(wal_file_bytes=4096, segment_entries_max=8, major_after_minors=None)

@@ -10,7 +10,8 @@ from unittest.mock import patch
 from segments.power import Stage, flushing_fails
 from segments.witness import Witness
 from stratalog.indexset import IndexSet
-from stratalog.segments import Entry, journal
+from stratalog.segments import Entry
+from stratalog.segments.write_ahead import journal
 
 
 def payloads(name: str, first: int, count: int, size: int = 40) -> list[bytes]:

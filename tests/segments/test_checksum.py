@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segments.disks import run
-from stratalog.segments import Disk, checksum
+from stratalog.segments import Disk
+from stratalog.segments.format import checksum
 
 WITHOUT_ISAL = """
 import asyncio, sys, zlib
 sys.modules["isal"] = None
-from stratalog.segments import Disk, checksum
+from stratalog.segments import Disk
+from stratalog.segments.format import checksum
 
 async def main():
     async with await Disk.open(sys.argv[1]) as disk:

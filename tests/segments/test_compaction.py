@@ -23,7 +23,7 @@ from segments.disks import (
 from stratalog.errors import Full, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries, Partition
-from stratalog.segments.entries import HEAD
+from stratalog.segments.format.entries import HEAD
 
 TENS = [range(start, start + 10) for start in (1, 11, 21, 31)]
 LIVE = IndexSet.of([3, 14, 15, 27])

@@ -10,7 +10,7 @@ import pytest
 
 from segments.replicas import entries_of
 from stratalog.segments import Disk
-from stratalog.segments.files import Buffer, File, LocalFiles
+from stratalog.segments.io.files import Buffer, File, LocalFiles
 
 
 class GatedFile:

@@ -37,9 +37,9 @@ from stratalog.segments import (
     PartitionStatus,
     check_disk,
     inspect_disk,
-    looking,
 )
-from stratalog.segments.segment_file import SEGMENT_OVERHEAD_BYTES
+from stratalog.segments.format.segment_file import SEGMENT_OVERHEAD_BYTES
+from stratalog.segments.inspect import look as looking
 
 BUSY_NODE = Path(__file__).with_name("busy_node.py")
 

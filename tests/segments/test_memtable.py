@@ -9,7 +9,7 @@ import pytest
 
 from stratalog import IndexSet
 from stratalog.segments import Entries
-from stratalog.segments.memtable import Memtable
+from stratalog.segments.read.memtable import Memtable
 
 
 def test_asking_between_writes_looks_only_at_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:

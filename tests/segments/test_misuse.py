@@ -14,7 +14,7 @@ from segments.disks import PATIENCE_S, SMALL, WatchedFiles, entries, epochs, run
 from stratalog.errors import Conflict, Invalid, NotFound, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries, Entry
-from stratalog.segments import wal as wal_module
+from stratalog.segments.write_ahead import wal as wal_module
 
 
 def test_a_list_of_payloads_can_be_used_again(tmp_path: Path) -> None:

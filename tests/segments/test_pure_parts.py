@@ -14,11 +14,16 @@ from segments.disks import entries
 from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened
 from stratalog.indexset import EMPTY, INDEX_MAX, IndexSet
 from stratalog.segments.admission import Tail, admit, check_write, without_checkpointed
-from stratalog.segments.compaction import Share, dead_segments, needed, rewrites
-from stratalog.segments.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged
-from stratalog.segments.flushing import divided
-from stratalog.segments.layout import PartitionLayout, SegmentFile, check_sequence, lineage_of
-from stratalog.segments.lineage import Lineage, steps_of
+from stratalog.segments.format.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged
+from stratalog.segments.format.layout import (
+    PartitionLayout,
+    SegmentFile,
+    check_sequence,
+    lineage_of,
+)
+from stratalog.segments.format.lineage import Lineage, steps_of
+from stratalog.segments.upkeep.choose_segments import Share, dead_segments, needed, rewrites
+from stratalog.segments.upkeep.segment_writer import divided
 
 # Lineages
 
@@ -411,7 +416,7 @@ def test_a_few_entries_are_made_as_many_are(
 def test_a_payload_that_no_head_can_tell_the_size_of_is_refused(
     monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
-    monkeypatch.setattr("stratalog.segments.entries.PAYLOAD_BYTES_MAX", 10)
+    monkeypatch.setattr("stratalog.segments.format.entries.PAYLOAD_BYTES_MAX", 10)
     payloads = [b"x"] * others + [b"x" * 11]
     with pytest.raises(Invalid, match="up to 10 bytes"):
         Entries.following(0, 1, payloads)

@@ -33,8 +33,8 @@ from segments.killed_writer import OPTIONS, write_after
 from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions
-from stratalog.segments.files import LocalFiles
-from stratalog.segments.layout import Layout
+from stratalog.segments.format.layout import Layout
+from stratalog.segments.io.files import LocalFiles
 from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
 
 WRITER = Path(__file__).with_name("killed_writer.py")

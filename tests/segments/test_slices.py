@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.indexset import IndexSet
-from stratalog.segments.entries import Entries
-from stratalog.segments.slices import Slices
+from stratalog.segments.format.entries import Entries
+from stratalog.segments.format.slices import Slices
 
 PARTS = st.lists(st.tuples(st.binary(max_size=5), st.integers(0, 3)), max_size=12)
 

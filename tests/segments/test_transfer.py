@@ -46,7 +46,7 @@ from stratalog.segments import (
     receive_partition,
     send_partition,
 )
-from stratalog.segments.messages import Has, Offer, Put, StatePart
+from stratalog.segments.transfer.messages import Has, Offer, Put, StatePart
 from stratalog.testing import SimulatedFiles, Simulation, simulate
 
 Scenario = Callable[[Simulation, Partition, Partition], Coroutine[Any, Any, None]]

@@ -37,7 +37,7 @@ from stratalog.segments import (
     receive_partition,
     send_partition,
 )
-from stratalog.segments.messages import Ack, End, Put, StatePart
+from stratalog.segments.transfer.messages import Ack, End, Put, StatePart
 from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
 
 OPTIONS = DiskOptions(wal_file_bytes=512, segment_entries_max=2, major_after_minors=None)

@@ -13,8 +13,15 @@ from segments.replicas import entries_of
 from stratalog.errors import Conflict, Corrupt
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Entries, Entry, Lineage
-from stratalog.segments.messages import Ack, End, Has, Offer, Put, StatePart
-from stratalog.segments.transfer import Agreement, Receiving, Sending, Standing, Window, agree
+from stratalog.segments.transfer.copy_rules import (
+    Agreement,
+    Receiving,
+    Sending,
+    Standing,
+    Window,
+    agree,
+)
+from stratalog.segments.transfer.messages import Ack, End, Has, Offer, Put, StatePart
 
 STATE = b"the state"
 

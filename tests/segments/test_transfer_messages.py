@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stratalog.errors import Corrupt, Full, Invalid, NotFound, Unavailable
 from stratalog.indexset import INDEX_MAX, IndexSet
 from stratalog.segments import Entries
-from stratalog.segments.entries import NO_ENTRIES
-from stratalog.segments.messages import (
+from stratalog.segments.format.entries import NO_ENTRIES
+from stratalog.segments.transfer.messages import (
     Ack,
     End,
     Failed,

@@ -9,8 +9,8 @@ from segments.model import BrokenPromise, Checkpointed, DiskModel, PartitionMode
 from stratalog.errors import StratalogError, Unknown
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Disk, Entries, Entry, Partition
-from stratalog.segments.checkpoint_file import live_path
-from stratalog.segments.journal import replay_journal
+from stratalog.segments.format.checkpoint_file import live_path
+from stratalog.segments.write_ahead.journal import replay_journal
 from stratalog.testing import SimulatedFiles
 
 FAR = 1 << 40

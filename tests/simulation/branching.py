@@ -21,14 +21,14 @@ from simulation.watched_log import WatchedLog
 from simulation.watched_store import WatchedBucket
 from simulation.world import TIMEOUT_S, Crew, World, forgiven, kind_of, run_world
 from stratalog.errors import Conflict, Corrupt, NotFound, Sealed, Trimmed
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.forking import fork
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.branch.seal_log import Sealer
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.fork_release import abort_fork
+from stratalog.objectlog.holds.pin import Pin, PinStore
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.pin import Pin, PinStore
-from stratalog.objectlog.seal import seal_of
-from stratalog.objectlog.sealing import Sealer
-from stratalog.objectlog.sweep import sweep
-from stratalog.objectlog.unforking import abort_fork
+from stratalog.objectlog.stored.seal import seal_of
 from stratalog.runtime import Runtime
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Store

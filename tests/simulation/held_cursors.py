@@ -13,7 +13,7 @@ A call that fails, or never returns, leaves either position possible, and so the
 from __future__ import annotations
 
 from simulation.promises import promise
-from stratalog.objectlog.cursor import Cursor, StoredCursor, cursor_path
+from stratalog.objectlog.holds.cursor import Cursor, StoredCursor, cursor_path
 
 
 class HeldCursors:

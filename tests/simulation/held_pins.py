@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from simulation.linked_records import Objects, StoredTree
 from simulation.promises import PromiseBroken, promise
-from stratalog.objectlog.pin import Pin
-from stratalog.objectlog.snapshot import Entry
-from stratalog.objectlog.stored_pin import PIN_PREFIX, PIN_SUFFIX, StoredPin, pin_path
+from stratalog.objectlog.holds.pin import Pin
+from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, PIN_SUFFIX, StoredPin, pin_path
+from stratalog.objectlog.stored.snapshot import Entry
 
 
 class HeldPins:

@@ -19,9 +19,9 @@ import stratalog as sl
 from simulation.hesitation import HesitantStore
 from simulation.world import TIMEOUT_S, Crew, OneLog, forgiven, kind_of, run_world
 from stratalog.errors import Conflict, Invalid, NotFound, Trimmed
-from stratalog.objectlog.garbage import PlanState
+from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.stored.plan import PlanState
 from stratalog.testing import Append, Node, Read, Row, Seen, Simulation
 
 WRITES_BEFORE = 8

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from simulation.promises import PromiseBroken, promise
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.fragment import Fragment, is_relative
-from stratalog.objectlog.manifest import Manifest
-from stratalog.objectlog.position import FIRST_OFFSET
-from stratalog.objectlog.snapshot import Entry, Snapshot, in_base
+from stratalog.objectlog.stored.fragment import Fragment, is_relative
+from stratalog.objectlog.stored.manifest import Manifest
+from stratalog.objectlog.stored.position import FIRST_OFFSET
+from stratalog.objectlog.stored.snapshot import Entry, Snapshot, in_base
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.testing import Row
 

@@ -12,16 +12,16 @@ from unittest.mock import patch
 import msgspec
 
 from stratalog.errors import Exists, StratalogError, Unknown
-from stratalog.objectlog import committer as committer_module
-from stratalog.objectlog import names as names_module
-from stratalog.objectlog import roller as roller_module
-from stratalog.objectlog import uploader as uploader_module
-from stratalog.objectlog.committer import Committer, Outcome, Upload
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.linking import Verdict, link
-from stratalog.objectlog.manifest import Manifest
-from stratalog.objectlog.sender import Sender
-from stratalog.objectlog.units import Unit
+from stratalog.objectlog.append import committer as committer_module
+from stratalog.objectlog.append import fold_task as roller_module
+from stratalog.objectlog.append import uploader as uploader_module
+from stratalog.objectlog.append.committer import Committer, Outcome, Upload
+from stratalog.objectlog.append.sender import Sender
+from stratalog.objectlog.append.units import Unit
+from stratalog.objectlog.stored import names as names_module
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.manifest import Manifest
+from stratalog.objectlog.tree.link_fragments import Verdict, link
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Landed, Overtaken, Patience, put_once, swap
 from stratalog.store.protocol import Blob, Store

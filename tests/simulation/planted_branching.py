@@ -13,21 +13,21 @@ from unittest.mock import patch
 import msgspec
 
 from simulation import branching
-from stratalog.objectlog import collector as collector_module
-from stratalog.objectlog import destroy as destroy_module
-from stratalog.objectlog.amending import amend
-from stratalog.objectlog.collector import Collector
-from stratalog.objectlog.committer import Committer, Outcome
-from stratalog.objectlog.fork_note import ForkNote, note_of, release_source
-from stratalog.objectlog.forking import _Forking
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.manifest import Manifest, load_any_manifest, load_manifest
-from stratalog.objectlog.pin import Pin, Pins, PinStore
-from stratalog.objectlog.seal import Link, as_fields, seal_of
-from stratalog.objectlog.sealing import SEAL_TIMEOUT_S, Sealer
-from stratalog.objectlog.snapshot import Entry
-from stratalog.objectlog.tree import Window
-from stratalog.objectlog.unforking import abort_fork, detach_fork
+from stratalog.objectlog.append.committer import Committer, Outcome
+from stratalog.objectlog.branch import destroy_log as destroy_module
+from stratalog.objectlog.branch.fork_log import _Forking
+from stratalog.objectlog.branch.seal_log import SEAL_TIMEOUT_S, Sealer
+from stratalog.objectlog.collection import collector as collector_module
+from stratalog.objectlog.collection.collector import Collector
+from stratalog.objectlog.holds.fork_note import ForkNote, note_of, release_source
+from stratalog.objectlog.holds.fork_release import abort_fork, detach_fork
+from stratalog.objectlog.holds.pin import Pin, Pins, PinStore
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.manifest import Manifest, load_any_manifest, load_manifest
+from stratalog.objectlog.stored.seal import Link, as_fields, seal_of
+from stratalog.objectlog.stored.snapshot import Entry
+from stratalog.objectlog.tree.amend_manifest import amend
+from stratalog.objectlog.tree.walk import Window
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Overtaken, Patience
 from stratalog.store.protocol import Store

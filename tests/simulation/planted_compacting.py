@@ -16,22 +16,22 @@ import numpy as np
 import pyarrow as pa
 
 from stratalog.indexset import IndexSet
-from stratalog.objectlog import collector as collector_module
-from stratalog.objectlog import erasing as erasing_module
-from stratalog.objectlog import reader as reader_module
-from stratalog.objectlog.collector import Collector
-from stratalog.objectlog.compacting import Compactor
-from stratalog.objectlog.erasing import Eraser
-from stratalog.objectlog.fragment import Fragment, compacted_path
-from stratalog.objectlog.garbage import Garbage, PlanState
-from stratalog.objectlog.grouping import Candidate
-from stratalog.objectlog.manifest import Manifest
-from stratalog.objectlog.names import UploadNames
-from stratalog.objectlog.pin import Pin
-from stratalog.objectlog.removal import OnProgress, Removed
-from stratalog.objectlog.snapshot import snapshot_path
-from stratalog.objectlog.survivors import Survivors
-from stratalog.objectlog.tree import Window, cut
+from stratalog.objectlog.collection import collector as collector_module
+from stratalog.objectlog.collection.collector import Collector
+from stratalog.objectlog.compaction.compact_log import Compactor
+from stratalog.objectlog.erasure import erase_records as erasing_module
+from stratalog.objectlog.erasure.erase_records import Eraser
+from stratalog.objectlog.holds.pin import Pin
+from stratalog.objectlog.read import reader as reader_module
+from stratalog.objectlog.stored.fragment import Fragment, compacted_path
+from stratalog.objectlog.stored.manifest import Manifest
+from stratalog.objectlog.stored.names import UploadNames
+from stratalog.objectlog.stored.plan import Garbage, PlanState
+from stratalog.objectlog.stored.snapshot import snapshot_path
+from stratalog.objectlog.tree.delete_unreachable import OnProgress, Removed
+from stratalog.objectlog.tree.filter_rows import Survivors
+from stratalog.objectlog.tree.rewrite_groups import Candidate
+from stratalog.objectlog.tree.walk import Window, cut
 from stratalog.setsum import EMPTY, Setsum
 
 _divide = Survivors.divide

@@ -21,7 +21,7 @@ from stratalog.herd.dirty import Marker
 from stratalog.herd.mark import Mark, together
 from stratalog.herd.names import SIDES
 from stratalog.herd.rollup import _Looked, _RollUp, _Taken
-from stratalog.objectlog import uploader as uploader_module
+from stratalog.objectlog.append import uploader as uploader_module
 
 
 @contextmanager

@@ -12,15 +12,15 @@ from unittest.mock import patch
 
 import msgspec
 
-from stratalog.objectlog import sinking as sinking_module
-from stratalog.objectlog import stage as stage_module
-from stratalog.objectlog.amending import amend
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.linking import Verdict
-from stratalog.objectlog.manifest import Manifest, load_manifest
-from stratalog.objectlog.sinking import Linked, _Linking
-from stratalog.objectlog.stage import StoredStage, load_stage
-from stratalog.objectlog.staging import StagedFragment
+from stratalog.objectlog.holds import upload_guard as stage_module
+from stratalog.objectlog.holds.upload_guard import StoredStage, load_stage
+from stratalog.objectlog.load import bulk_commit as sinking_module
+from stratalog.objectlog.load.bulk_commit import Linked, _Linking
+from stratalog.objectlog.load.bulk_upload import StagedFragment
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.manifest import Manifest, load_manifest
+from stratalog.objectlog.tree.amend_manifest import amend
+from stratalog.objectlog.tree.link_fragments import Verdict
 from stratalog.store.cas import Patience
 
 

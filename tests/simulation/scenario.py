@@ -18,12 +18,12 @@ import msgspec
 import stratalog as sl
 from simulation.world import TIMEOUT_S, OneLog, run_world
 from stratalog.errors import Corrupt, StratalogError, Unavailable
-from stratalog.objectlog import uploader
-from stratalog.objectlog.amending import amend
-from stratalog.objectlog.manifest import Manifest
+from stratalog.objectlog.append import uploader
+from stratalog.objectlog.append.pace import Pace
+from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.pace import Pace
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.stored.manifest import Manifest
+from stratalog.objectlog.tree.amend_manifest import amend
 from stratalog.store.cas import Patience
 from stratalog.testing import Node, Read, Row, Seen
 

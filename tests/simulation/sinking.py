@@ -23,11 +23,11 @@ from simulation.hesitation import HesitantStore
 from simulation.keeping import WEAK_MOMENTS, Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import NotFound, StratalogError, Unknown
+from stratalog.objectlog.collection.sweep_log import sweep
+from stratalog.objectlog.holds.upload_guard import Stage, list_stages, remove_stages, revoke_stage
+from stratalog.objectlog.load.bulk_commit import Linked, link_staged
+from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment, Staging
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.sinking import Linked, link_staged
-from stratalog.objectlog.stage import Stage, list_stages, remove_stages, revoke_stage
-from stratalog.objectlog.staging import Batch, StagedFragment, Staging
-from stratalog.objectlog.sweep import sweep
 from stratalog.runtime import Runtime
 from stratalog.store.protocol import Store
 from stratalog.testing import Append, Node, Placed, Simulation

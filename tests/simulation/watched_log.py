@@ -23,16 +23,16 @@ from simulation.held_cursors import HeldCursors
 from simulation.held_pins import HeldPins
 from simulation.linked_records import LinkedRecords, Objects, StoredTree
 from simulation.promises import PromiseBroken, promise
-from stratalog.objectlog.committer import ROOT_BYTES_MAX
-from stratalog.objectlog.cursor import CURSOR_PREFIX, Cursor
-from stratalog.objectlog.fork_note import ForkNote, note_of
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.garbage import GARBAGE_PATH, Garbage
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
-from stratalog.objectlog.pin import Pin
-from stratalog.objectlog.seal import is_being_destroyed, seal_of
-from stratalog.objectlog.snapshot import Entry
-from stratalog.objectlog.stored_pin import PIN_PREFIX
+from stratalog.objectlog.append.committer import ROOT_BYTES_MAX
+from stratalog.objectlog.holds.cursor import CURSOR_PREFIX, Cursor
+from stratalog.objectlog.holds.fork_note import ForkNote, note_of
+from stratalog.objectlog.holds.pin import Pin
+from stratalog.objectlog.holds.stored_pin import PIN_PREFIX
+from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage
+from stratalog.objectlog.stored.seal import is_being_destroyed, seal_of
+from stratalog.objectlog.stored.snapshot import Entry
 
 
 class WatchedLog:

@@ -19,12 +19,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from simulation.linked_records import LinkedRecords, Objects
 from simulation.promises import PromiseBroken, promise
 from simulation.watched_log import WatchedLog
-from stratalog.objectlog.certificate import Certificate, decode_certificate
-from stratalog.objectlog.cursor import Cursor
-from stratalog.objectlog.garbage import Garbage
-from stratalog.objectlog.manifest import MANIFEST_PATH, Manifest
-from stratalog.objectlog.pin import Pin
-from stratalog.objectlog.seal import predecessor_of, seal_of
+from stratalog.objectlog.erasure.certificate import Certificate, decode_certificate
+from stratalog.objectlog.holds.cursor import Cursor
+from stratalog.objectlog.holds.pin import Pin
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.plan import Garbage
+from stratalog.objectlog.stored.seal import predecessor_of, seal_of
 from stratalog.store.memory import MemoryStore
 from stratalog.store.protocol import Blob, Head, Listed
 from stratalog.testing.loop import PROCESS

@@ -21,8 +21,8 @@ import stratalog as sl
 from simulation.watched_log import WatchedLog
 from simulation.watched_store import WatchedBucket, WatchedStore
 from stratalog.errors import Conflict, Corrupt, StratalogError, Unknown
-from stratalog.objectlog import linking
-from stratalog.objectlog.manifest import LINKED_MAX
+from stratalog.objectlog.stored.manifest import LINKED_MAX
+from stratalog.objectlog.tree import link_fragments as linking
 from stratalog.store.protocol import Store
 from stratalog.testing import (
     Append,

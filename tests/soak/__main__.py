@@ -20,8 +20,8 @@ import typer
 from pipeline.killing import kill_again_and_again
 from s3_server import begin_run, end_run, shared_server
 from soak.process_writers import process_writers
+from stratalog.cli.commands.check.soak import tell, watching
 from stratalog.cli.parameters import duration_s
-from stratalog.cli.soak import tell, watching
 from stratalog.soak import History, SoakOptions, SoakReport, soak
 
 

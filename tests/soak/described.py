@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from stratalog.objectlog.fragment import RECORD_SCHEMA
-from stratalog.objectlog.self_describing import SelfDescribed, encode_described
+from stratalog.objectlog.stored.fragment import RECORD_SCHEMA
+from stratalog.objectlog.stored.self_describing import SelfDescribed, encode_described
 
 RUN = "00112233445566ff"
 TIME_US = 1_700_000_000_000_000

@@ -13,15 +13,7 @@ from soak.simulated import soaked
 from soak.test_soak import ROUGH
 from stratalog.soak import History
 from stratalog.soak.history import digest_of
-from stratalog.testing import (
-    Append,
-    HistoryViolation,
-    Operation,
-    Placed,
-    Read,
-    Seen,
-    check_appends,
-)
+from stratalog.testing import Append, HistoryViolation, Operation, Placed, Read, Seen, check_appends
 from stratalog.testing import History as CheckedHistory
 
 Line = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from soak.described import RUN, TIME_US, batch, record, records
-from stratalog.objectlog import numbering
+from stratalog.objectlog.check import numbering
 from stratalog.soak.ledger import Ledger
 
 

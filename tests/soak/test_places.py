@@ -7,7 +7,7 @@ from pathlib import Path
 import stratalog as sl
 from objectlog.whole_log import run
 from objectlog.wrapped_stores import PassingStore
-from stratalog.objectlog.destroy import destroy
+from stratalog.objectlog.branch.destroy_log import destroy
 from stratalog.soak.places import place_beside, remove_empty_folders
 from stratalog.store import MemoryStore, PrefixedStore
 

@@ -14,11 +14,11 @@ from objectlog.whole_log import check_whole_log, run
 from soak.described import RUN, TIME_US, batch, records
 from soak.simulated import soaked
 from stratalog.errors import Exists, Invalid, NotHappened
-from stratalog.objectlog.cursor import Cursor
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.reader import LogReader
-from stratalog.objectlog.self_describing import decode_described
+from stratalog.objectlog.branch.fork_log import fork
+from stratalog.objectlog.holds.cursor import Cursor
+from stratalog.objectlog.read.reader import LogReader
+from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.objectlog.stored.self_describing import decode_described
 from stratalog.soak import Figures, OpenWriter, SoakOptions, SoakReport, SoakWriter, soak
 from stratalog.soak import chores as chores_module
 from stratalog.soak.ledger import Ledger

@@ -19,9 +19,10 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from stratalog.errors import Conflict
-from stratalog.store import directory, durable
-from stratalog.store.directory import DirectoryStore
-from stratalog.store.durable import open_durable
+from stratalog.store.directory import directory_store as directory
+from stratalog.store.directory import durable
+from stratalog.store.directory.directory_store import DirectoryStore
+from stratalog.store.directory.durable import open_durable
 
 COUNTER = "shared/counter"
 

@@ -21,9 +21,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound, Unavailable, Unknown
-from stratalog.store import DirectoryStore, MemoryStore, UnsafeFileSystemWarning, durable, mounts
-from stratalog.store import directory as directory_module
-from stratalog.store import stage as stage_module
+from stratalog.store import DirectoryStore, MemoryStore, UnsafeFileSystemWarning
+from stratalog.store.directory import directory_store as directory_module
+from stratalog.store.directory import durable, mounts
+from stratalog.store.directory import staged_file as stage_module
 
 SCRIPT = Path(__file__).with_name("directory_processes.py")
 

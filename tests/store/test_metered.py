@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import stratalog as sl
 from stratalog.errors import Exists
 from stratalog.meter import Meter, bucket_of, middle_s
-from stratalog.objectlog.forking import fork
+from stratalog.objectlog.branch.fork_log import fork
 from stratalog.store import MemoryStore
 from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.metered import MeteredStore, StoreStats

@@ -27,7 +27,7 @@ from stratalog.runtime import Runtime
 from stratalog.store import MemoryStore, PrefixedStore, Store, open_store
 from stratalog.store.doctor import Report, examine
 from stratalog.store.metered import MeteredStore
-from stratalog.store.probe import FALSE_REFUSALS_MAX, probe
+from stratalog.store.probes import FALSE_REFUSALS_MAX, probe
 from stratalog.testing import Faults, FaultyStore, Simulation, simulate
 
 
@@ -194,7 +194,7 @@ def test_a_log_is_created_on_a_store_with_false_refusals() -> None:
 
 
 def test_a_store_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stratalog.store.probe.PROBE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("stratalog.store.probes.PROBE_TIMEOUT_S", 0.0)
 
     class Silent(MemoryStore):
         async def put_if_absent(self, path: str, data: bytes) -> str:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import stratalog as sl
-from stratalog import errors, sync
-from stratalog.objectlog.names import UploadNames
-from stratalog.objectlog.options import ScrubOptions
+from stratalog import ScrubOptions, errors, sync
+from stratalog.objectlog.stored.names import UploadNames
 from stratalog.runtime import Runtime
 from stratalog.store import MemoryStore
 

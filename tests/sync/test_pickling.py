@@ -11,7 +11,7 @@ import pytest
 
 import stratalog as sl
 from stratalog import errors, sync
-from stratalog.objectlog.cursor import StoredCursor
+from stratalog.objectlog.holds.cursor import StoredCursor
 from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore
 
 ERRORS = [

@@ -15,10 +15,10 @@ import pytest
 
 import stratalog as sl
 from stratalog import sync
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.repair import repair
-from stratalog.objectlog.scrub import scrub
-from stratalog.objectlog.sweep import sweep
+from stratalog.objectlog.branch.destroy_log import destroy
+from stratalog.objectlog.check.repair_log import repair
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.collection.sweep_log import sweep
 
 PAIRS = [
     (sl.LogWriter, sync.LogWriter),
@@ -147,22 +147,22 @@ sl.Collector("x", through=log)
 
 REVEALED = """
 stratalog.sync.LogWriter
-stratalog.objectlog.position.LogPosition
-stratalog.objectlog.position.Span
-concurrent.futures._base.Future[stratalog.objectlog.position.LogPosition]
-stratalog.objectlog.manifest.Manifest
-list[stratalog.objectlog.fragment.Fragment]
-stratalog.objectlog.reader.Record
+stratalog.objectlog.stored.position.LogPosition
+stratalog.objectlog.stored.position.Span
+concurrent.futures._base.Future[stratalog.objectlog.stored.position.LogPosition]
+stratalog.objectlog.stored.manifest.Manifest
+list[stratalog.objectlog.stored.fragment.Fragment]
+stratalog.objectlog.read.reader.Record
 stratalog.sync.Cursor
 list[stratalog.sync.Cursor]
 stratalog.sync.Pin
 list[stratalog.sync.Pin]
 tuple[list[stratalog.sync.Pin], list[stratalog.sync.Pin]]
-stratalog.objectlog.verification.VerifyReport
+stratalog.objectlog.check.verify_log.VerifyReport
 def (url: str | os.PathLike[str] | stratalog.store.protocol.Store, *, exist_ok: bool =, \
 first_offset: int =, writer: str =, name: str | None =, runtime: stratalog.runtime.Runtime =)
-stratalog.objectlog.collector.Collected
-tuple[stratalog.objectlog.garbage.Garbage | None, stratalog.objectlog.garbage.PlanState]
+stratalog.objectlog.collection.collector.Collected
+tuple[stratalog.objectlog.stored.plan.Garbage | None, stratalog.objectlog.stored.plan.PlanState]
 """
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import stratalog as sl
 from stratalog import errors, sync
+from stratalog.blocking.background_loop import LoopThread, loop_thread
 from stratalog.store import MemoryStore
-from stratalog.sync.loop_thread import LoopThread, loop_thread
 
 WAIT_S = 30
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.errors import Denied, Full, NotFound, StratalogError, Unavailable
-from stratalog.segments.files import (
+from stratalog.segments.io.files import (
     PARTS_MAX,
     SMALL_PART_BYTES,
     File,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.segments.files import FileSystem, read_file, write_file
+from stratalog.segments.io.files import FileSystem, read_file, write_file
 from stratalog.testing.disk_faults import FileCall, PowerLost, SimulatedFiles, When
 
 SEEDS = 200

@@ -7,31 +7,31 @@ from typing import Annotated
 import typer
 
 from stratalog._version import __version__
-from stratalog.cli.append import append
-from stratalog.cli.certificates import certificates
-from stratalog.cli.collect import collect
-from stratalog.cli.compact import compact
-from stratalog.cli.cost import cost
-from stratalog.cli.cursors import cursors
-from stratalog.cli.destroy import destroy
-from stratalog.cli.disks import disks
-from stratalog.cli.doctor import doctor
-from stratalog.cli.erase import erase
+from stratalog.cli.commands.check.scrub import scrub
+from stratalog.cli.commands.check.soak import soak
+from stratalog.cli.commands.check.verify import verify
+from stratalog.cli.commands.herd.disks import disks
+from stratalog.cli.commands.herd.herds import herds
+from stratalog.cli.commands.herd.pipelines import pipelines
+from stratalog.cli.commands.keep.certificates import certificates
+from stratalog.cli.commands.keep.collect import collect
+from stratalog.cli.commands.keep.compact import compact
+from stratalog.cli.commands.keep.cursors import cursors
+from stratalog.cli.commands.keep.erase import erase
+from stratalog.cli.commands.keep.pins import pins
+from stratalog.cli.commands.keep.policies import policies
+from stratalog.cli.commands.keep.sweep import sweep
+from stratalog.cli.commands.log.cost import cost
+from stratalog.cli.commands.log.destroy import destroy
+from stratalog.cli.commands.log.doctor import doctor
+from stratalog.cli.commands.log.fork import copy, fork
+from stratalog.cli.commands.log.info import info, init
+from stratalog.cli.commands.log.seal import migrate, seal
+from stratalog.cli.commands.log.sinks import sinks
+from stratalog.cli.commands.records.append import append
+from stratalog.cli.commands.records.read import follow, read
 from stratalog.cli.exits import exits_as_text
-from stratalog.cli.fork import copy, fork
-from stratalog.cli.herds import herds
-from stratalog.cli.info import info, init
-from stratalog.cli.pins import pins
-from stratalog.cli.pipelines import pipelines
-from stratalog.cli.policies import policies
 from stratalog.cli.program import Program
-from stratalog.cli.read import follow, read
-from stratalog.cli.scrub import scrub
-from stratalog.cli.seal import migrate, seal
-from stratalog.cli.sinks import sinks
-from stratalog.cli.soak import soak
-from stratalog.cli.sweep import sweep
-from stratalog.cli.verify import verify
 
 app = typer.Typer(
     name="stratalog",

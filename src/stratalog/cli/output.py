@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from stratalog.store.redaction import redact
+from stratalog.store import redact
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

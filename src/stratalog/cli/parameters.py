@@ -16,7 +16,7 @@ import typer
 
 from stratalog.cli.output import EPOCH
 from stratalog.errors import Invalid, NotFound
-from stratalog.store.redaction import redact
+from stratalog.store import redact
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ import typer
 from stratalog.cli import exits, output
 from stratalog.cli.help import Group
 from stratalog.errors import NotFound, StratalogError
-from stratalog.store.redaction import redact
+from stratalog.store import redact
 
 
 class Program(Group):
@@ -105,7 +105,7 @@ class Program(Group):
 def _hint(error: StratalogError) -> str:
     """The next step in a shell, where nobody opens a writer."""
     if isinstance(error, NotFound):
-        from stratalog.objectlog.manifest import MANIFEST_PATH
+        from stratalog.objectlog.stored import MANIFEST_PATH
 
         if error.path == MANIFEST_PATH:
             return "Check the spelling, or create it with `stratalog init`."

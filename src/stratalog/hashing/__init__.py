@@ -6,12 +6,6 @@
     making.py    when a process makes it
 """
 
-HEADER_BYTES = 16
-"""What is hashed before each body: its offset and its time."""
+from stratalog.hashing.making import MAKER
 
-BLOCK_BYTES = 136
-"""The rate of SHA3-256: what is absorbed between two permutations."""
-
-
-class Unusable(Exception):
-    """This machine cannot make or run the program. The reason is the message."""
+__all__ = ["MAKER"]

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stratalog.hashing import BLOCK_BYTES, HEADER_BYTES, Unusable, program
+from stratalog.hashing import program
+from stratalog.hashing.block import BLOCK_BYTES, HEADER_BYTES, Unusable
 
 Headers = npt.NDArray[np.uint64]
 Bounds = npt.NDArray[np.int32]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stratalog.hashing import BLOCK_BYTES, HEADER_BYTES
+from stratalog.hashing.block import BLOCK_BYTES, HEADER_BYTES
 
 if TYPE_CHECKING:
     from stratalog.hashing.kernel import Kernel

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from stratalog.hashing import BLOCK_BYTES, HEADER_BYTES
+from stratalog.hashing.block import BLOCK_BYTES, HEADER_BYTES
 
 NAME = "sum_records"
 

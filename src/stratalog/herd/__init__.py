@@ -1,12 +1,22 @@
 """Many logs in one place, and finding those that have work to do."""
 
 from stratalog.herd.assignment import assign
-from stratalog.herd.herd import Herd, HerdLog
+from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue
+from stratalog.herd.dirty import servers
+from stratalog.herd.herd import DEFAULT_READER, Herd, HerdLog
 from stratalog.herd.mark import Mark
-from stratalog.herd.options import HerdOptions, RollUpOptions
-from stratalog.herd.rollup import DirtyLog, RolledUp, roll_up
+from stratalog.herd.names import SIDES, check_name, dirty_store, is_name, log_store
+from stratalog.herd.options import COMPACTION, HerdOptions, RollUpOptions
+from stratalog.herd.rollup import DEFAULT_OPTIONS, ROLLUP_CURSOR, DirtyLog, RolledUp, roll_up
 
 __all__ = [
+    "CATALOGUE_TIMEOUT_S",
+    "COMPACTION",
+    "DEFAULT_OPTIONS",
+    "DEFAULT_READER",
+    "ROLLUP_CURSOR",
+    "SIDES",
+    "Catalogue",
     "DirtyLog",
     "Herd",
     "HerdLog",
@@ -15,5 +25,10 @@ __all__ = [
     "RollUpOptions",
     "RolledUp",
     "assign",
+    "check_name",
+    "dirty_store",
+    "is_name",
+    "log_store",
     "roll_up",
+    "servers",
 ]

@@ -16,12 +16,9 @@ import msgspec
 
 from stratalog.errors import Exists, NotFound
 from stratalog.herd.names import CATALOGUE_PREFIX, ID_BYTES, entry_path, name_in
-from stratalog.objectlog.manifest import FORMAT, refuse_newer_format
-from stratalog.objectlog.position import Natural
-from stratalog.objectlog.stored_json import StoredObject
+from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, refuse_newer_format
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Landed, Patience, create, swap
-from stratalog.store.protocol import Blob, Store
+from stratalog.store import Blob, Landed, Patience, Store, create, swap
 
 CATALOGUE_TIMEOUT_S = 60.0
 

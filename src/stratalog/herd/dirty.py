@@ -16,14 +16,11 @@ from typing import ClassVar
 from stratalog.errors import Exists, StratalogError, Unavailable
 from stratalog.herd.mark import Mark
 from stratalog.herd.names import SERVERS_PREFIX, SIDES, dirty_store, name_in, server_path
-from stratalog.objectlog.manifest import FORMAT
-from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.position import Natural
-from stratalog.objectlog.stored_json import StoredObject
-from stratalog.objectlog.writer import LogWriter
+from stratalog.objectlog import WriterOptions
+from stratalog.objectlog.append import LogWriter
+from stratalog.objectlog.stored import FORMAT, Natural, StoredObject
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Patience, create
-from stratalog.store.protocol import Store
+from stratalog.store import Patience, Store, create
 
 log = logging.getLogger(__name__)
 

@@ -15,32 +15,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
-from stratalog.errors import (
-    Closed,
-    Conflict,
-    Full,
-    Invalid,
-    NotFound,
-    StratalogError,
-    Unavailable,
-)
+from stratalog.errors import Closed, Conflict, Full, Invalid, NotFound, StratalogError, Unavailable
 from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue, Entry
 from stratalog.herd.dirty import Marker, register
 from stratalog.herd.mark import Mark
 from stratalog.herd.names import check_name, log_store
 from stratalog.herd.options import HerdOptions
-from stratalog.objectlog.creation import create_log
-from stratalog.objectlog.cursor import CursorStore
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.opening import Opening
-from stratalog.objectlog.options import ReaderOptions
-from stratalog.objectlog.position import LogPosition, Span
-from stratalog.objectlog.reader import LogReader
-from stratalog.objectlog.writer import Body, LogWriter
+from stratalog.objectlog import Opening, ReaderOptions
+from stratalog.objectlog.append import Body, LogWriter, create_log
+from stratalog.objectlog.branch import destroy
+from stratalog.objectlog.holds import CursorStore
+from stratalog.objectlog.read import LogReader
+from stratalog.objectlog.stored import LogPosition, Span
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import StoreLike, open_store
-from stratalog.store.patient import PatientStore
-from stratalog.store.protocol import Store
+from stratalog.store import PatientStore, Store, StoreLike, open_store
 
 DEFAULT_OPTIONS = HerdOptions()
 DEFAULT_READER = ReaderOptions()

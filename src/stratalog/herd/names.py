@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 
 from stratalog.errors import Invalid
-from stratalog.store.prefixed import PrefixedStore
-from stratalog.store.protocol import Store
+from stratalog.store import PrefixedStore, Store
 
 NAME_LENGTH_MAX = 128
 ID_BYTES = 16

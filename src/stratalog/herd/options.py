@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog import WriterOptions
 
 COMPACTION = "compaction"
 """The cursor up to which a log is compacted, unless told otherwise."""

@@ -25,14 +25,12 @@ from stratalog.herd.herd import Herd
 from stratalog.herd.mark import Mark, put_back, together
 from stratalog.herd.names import SIDES, dirty_store, log_store
 from stratalog.herd.options import RollUpOptions
-from stratalog.objectlog.collector import collect
-from stratalog.objectlog.cursor import Cursor, CursorStore
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.options import CollectorOptions
-from stratalog.objectlog.reader import LogReader
-from stratalog.objectlog.record_sums import body_views
-from stratalog.store.patient import PatientStore
-from stratalog.store.protocol import Store
+from stratalog.objectlog import CollectorOptions
+from stratalog.objectlog.collection import collect
+from stratalog.objectlog.holds import Cursor, CursorStore
+from stratalog.objectlog.read import LogReader
+from stratalog.objectlog.stored import body_views, load_manifest
+from stratalog.store import PatientStore, Store
 
 log = logging.getLogger(__name__)
 

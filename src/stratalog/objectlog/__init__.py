@@ -1,35 +1,56 @@
 """The object log: fragments under a compare-and-swapped manifest, verified by a setsum."""
 
-from stratalog.objectlog.collector import Collected, Collector, Outlook, collect
-from stratalog.objectlog.compacting import Compacted, compact
-from stratalog.objectlog.copying import Copied, CopyProgress, copy_log
-from stratalog.objectlog.creation import create_log
-from stratalog.objectlog.cursor import Cursor, CursorStore
-from stratalog.objectlog.forking import Forked, fork
-from stratalog.objectlog.fragment import Fragment
-from stratalog.objectlog.garbage import Garbage, PlanState
-from stratalog.objectlog.manifest import Manifest
+from stratalog.objectlog.append import LogWriter, create_log
+from stratalog.objectlog.branch import Copied, CopyProgress, Forked, Sealer, copy_log, fork
+from stratalog.objectlog.collection import Collected, Collector, Outlook, collect
+from stratalog.objectlog.compaction import Compacted, compact
+from stratalog.objectlog.holds import (
+    Cursor,
+    CursorStore,
+    Pin,
+    PinStore,
+    PolicyStore,
+    Retained,
+    abort_fork,
+)
+from stratalog.objectlog.opening import Closeable, Opening
 from stratalog.objectlog.options import (
+    KIB,
+    MIB,
+    RECORD_OVERHEAD_BYTES,
     CollectorOptions,
     CompactOptions,
     CopyOptions,
     Limits,
     ReaderOptions,
+    ScrubOptions,
+    SweepOptions,
     WriterOptions,
 )
-from stratalog.objectlog.pin import Pin, PinStore
-from stratalog.objectlog.policy import Live, Policy, Retention, Thresholds
-from stratalog.objectlog.policy_store import PolicyStore, Retained
-from stratalog.objectlog.position import LogPosition, Span
-from stratalog.objectlog.reader import LogReader, Presence, Record
-from stratalog.objectlog.removal import Removed
-from stratalog.objectlog.seal import Seal
-from stratalog.objectlog.sealing import Sealer
-from stratalog.objectlog.snapshot import Snapshot, SnapshotPointer
-from stratalog.objectlog.unforking import abort_fork
-from stratalog.objectlog.writer import LogWriter
+from stratalog.objectlog.pickling import located, sendable, unsendable
+from stratalog.objectlog.read import LogReader, Presence, Record
+from stratalog.objectlog.stored import (
+    Fragment,
+    Garbage,
+    Live,
+    LogPosition,
+    Manifest,
+    PlanState,
+    Policy,
+    Retention,
+    Seal,
+    Snapshot,
+    SnapshotPointer,
+    Span,
+    Thresholds,
+)
+from stratalog.objectlog.tree import Removed
 
 __all__ = [
+    "KIB",
+    "MIB",
+    "RECORD_OVERHEAD_BYTES",
+    "Closeable",
     "Collected",
     "Collector",
     "CollectorOptions",
@@ -49,6 +70,7 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "Manifest",
+    "Opening",
     "Outlook",
     "Pin",
     "PinStore",
@@ -61,11 +83,13 @@ __all__ = [
     "Removed",
     "Retained",
     "Retention",
+    "ScrubOptions",
     "Seal",
     "Sealer",
     "Snapshot",
     "SnapshotPointer",
     "Span",
+    "SweepOptions",
     "Thresholds",
     "WriterOptions",
     "abort_fork",
@@ -74,4 +98,7 @@ __all__ = [
     "copy_log",
     "create_log",
     "fork",
+    "located",
+    "sendable",
+    "unsendable",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.compressing import Compression
+from stratalog.objectlog.stored import Compression
 
 KIB = 1024
 MIB = 1024 * KIB

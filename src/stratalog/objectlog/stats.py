@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stratalog.meter import Meter, Timing
-from stratalog.store.counted import Usage
+from stratalog.store import Usage
 
 
 @dataclass(slots=True)

@@ -18,37 +18,54 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stratalog.pipeline.audit import read_audit
-    from stratalog.pipeline.by_key import compact_by_key, compact_logs_by_key
-    from stratalog.pipeline.compacted_logs import ByKey, CompactedLog, CompactedLogs
-    from stratalog.pipeline.findings import Finding
-    from stratalog.pipeline.herd_collect import HerdCollect, HerdCollectOptions, collect_herd
-    from stratalog.pipeline.herd_compact import (
+    from stratalog.pipeline.check import (
+        Finding,
+        HerdScrub,
+        HerdScrubOptions,
+        HerdVerify,
+        HerdVerifyOptions,
+        LogScrub,
+        read_audit,
+        scrub_herd,
+        verify_herd,
+    )
+    from stratalog.pipeline.collect import HerdCollect, HerdCollectOptions, collect_herd
+    from stratalog.pipeline.compact import (
+        ByKey,
+        CompactedLog,
+        CompactedLogs,
         HerdCompact,
         HerdCompactOptions,
         LogRetained,
+        compact_by_key,
         compact_herd,
+        compact_log,
+        compact_logs_by_key,
+        erase_where,
+        live_set,
+        matching,
     )
-    from stratalog.pipeline.herd_scrub import HerdScrubOptions, scrub_herd
-    from stratalog.pipeline.herd_verify import HerdVerify, HerdVerifyOptions, verify_herd
-    from stratalog.pipeline.log_compact import compact_log, live_set
-    from stratalog.pipeline.log_erase import erase_where, matching
-    from stratalog.pipeline.materialized import (
+    from stratalog.pipeline.data_source import register
+    from stratalog.pipeline.jobs import Trouble
+    from stratalog.pipeline.materialize import (
         Materialized,
         MaterializedLog,
         MaterializeOptions,
-        Trouble,
+        latest_by_key,
     )
-    from stratalog.pipeline.merging import latest_by_key
-    from stratalog.pipeline.output_reading import read_output
-    from stratalog.pipeline.reading import pinned_herd, pinned_log, read_herd, read_log
-    from stratalog.pipeline.report import html_of
-    from stratalog.pipeline.run import RunEvent, RunOptions, run_forever, run_pipeline
-    from stratalog.pipeline.run_report import RunReport, StageReport
-    from stratalog.pipeline.scrub_results import HerdScrub, LogScrub
+    from stratalog.pipeline.outputs import read_output
+    from stratalog.pipeline.run import (
+        RunEvent,
+        RunOptions,
+        RunReport,
+        StageReport,
+        html_of,
+        run_forever,
+        run_pipeline,
+    )
     from stratalog.pipeline.session import open_session
-    from stratalog.pipeline.source import register
-    from stratalog.pipeline.spark_errors import readable_spark_errors
+    from stratalog.pipeline.source import pinned_herd, pinned_log, read_herd, read_log
+    from stratalog.pipeline.spark import readable_spark_errors
 
 __all__ = [
     "ByKey",
@@ -99,51 +116,51 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ByKey": "compacted_logs",
-    "CompactedLog": "compacted_logs",
-    "CompactedLogs": "compacted_logs",
-    "Finding": "findings",
-    "HerdCollect": "herd_collect",
-    "HerdCollectOptions": "herd_collect",
-    "HerdCompact": "herd_compact",
-    "HerdCompactOptions": "herd_compact",
-    "HerdScrub": "scrub_results",
-    "HerdScrubOptions": "herd_scrub",
-    "HerdVerify": "herd_verify",
-    "HerdVerifyOptions": "herd_verify",
-    "LogRetained": "herd_compact",
-    "LogScrub": "scrub_results",
-    "MaterializeOptions": "materialized",
-    "Materialized": "materialized",
-    "MaterializedLog": "materialized",
+    "ByKey": "compact",
+    "CompactedLog": "compact",
+    "CompactedLogs": "compact",
+    "Finding": "check",
+    "HerdCollect": "collect",
+    "HerdCollectOptions": "collect",
+    "HerdCompact": "compact",
+    "HerdCompactOptions": "compact",
+    "HerdScrub": "check",
+    "HerdScrubOptions": "check",
+    "HerdVerify": "check",
+    "HerdVerifyOptions": "check",
+    "LogRetained": "compact",
+    "LogScrub": "check",
+    "MaterializeOptions": "materialize",
+    "Materialized": "materialize",
+    "MaterializedLog": "materialize",
     "RunEvent": "run",
     "RunOptions": "run",
-    "RunReport": "run_report",
-    "StageReport": "run_report",
-    "Trouble": "materialized",
-    "collect_herd": "herd_collect",
-    "compact_herd": "herd_compact",
-    "compact_by_key": "by_key",
-    "compact_log": "log_compact",
-    "compact_logs_by_key": "by_key",
-    "html_of": "report",
-    "latest_by_key": "merging",
-    "live_set": "log_compact",
-    "erase_where": "log_erase",
-    "matching": "log_erase",
+    "RunReport": "run",
+    "StageReport": "run",
+    "Trouble": "jobs",
+    "collect_herd": "collect",
+    "compact_herd": "compact",
+    "compact_by_key": "compact",
+    "compact_log": "compact",
+    "compact_logs_by_key": "compact",
+    "html_of": "run",
+    "latest_by_key": "materialize",
+    "live_set": "compact",
+    "erase_where": "compact",
+    "matching": "compact",
     "open_session": "session",
-    "pinned_herd": "reading",
-    "pinned_log": "reading",
-    "read_audit": "audit",
-    "read_herd": "reading",
-    "read_log": "reading",
-    "read_output": "output_reading",
-    "readable_spark_errors": "spark_errors",
-    "register": "source",
+    "pinned_herd": "source",
+    "pinned_log": "source",
+    "read_audit": "check",
+    "read_herd": "source",
+    "read_log": "source",
+    "read_output": "outputs",
+    "readable_spark_errors": "spark",
+    "register": "data_source",
     "run_forever": "run",
     "run_pipeline": "run",
-    "scrub_herd": "herd_scrub",
-    "verify_herd": "herd_verify",
+    "scrub_herd": "check",
+    "verify_herd": "check",
 }
 
 

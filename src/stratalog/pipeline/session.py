@@ -38,18 +38,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stratalog.errors import Invalid, Unavailable
-from stratalog.pipeline.java import find_java
-from stratalog.pipeline.spark_errors import readable_spark_errors, telling_line
-from stratalog.pipeline.spark_settings import (
+from stratalog.pipeline.spark import (
     check_conf,
     choose_place,
     cores_here,
     default_settings,
+    find_java,
     memory_bytes_here,
+    readable_spark_errors,
     site_settings,
+    telling_line,
     wants_to_hear,
 )
-from stratalog.store.redaction import redact
+from stratalog.store import redact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,28 +11,31 @@ send_partition, receive_partition    copy a partition to another replica, over a
 
 from __future__ import annotations
 
-from stratalog.segments.checking import check_disk
-from stratalog.segments.damage import CheckReport, DiskDamage, DiskDamageKind
 from stratalog.segments.disk import Disk
-from stratalog.segments.entries import Entries, Entry
-from stratalog.segments.inspecting import (
+from stratalog.segments.format import Entries, Entry, Lineage
+from stratalog.segments.inspect import (
+    CheckReport,
+    DiskDamage,
+    DiskDamageKind,
     DiskReport,
     PartitionReport,
     SegmentReport,
     WalReport,
+    check_disk,
     inspect_disk,
 )
-from stratalog.segments.lineage import Lineage
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition, PartitionStatus
 from stratalog.segments.stats import DiskStats
-from stratalog.segments.transferring import (
+from stratalog.segments.transfer import (
+    MemoryTransport,
+    StreamTransport,
     TransferOptions,
     TransferReport,
+    Transport,
     receive_partition,
     send_partition,
 )
-from stratalog.segments.transports import MemoryTransport, StreamTransport, Transport
 
 __all__ = [
     "CheckReport",

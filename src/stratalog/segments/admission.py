@@ -16,8 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stratalog.errors import Conflict, Invalid, NotHappened
-from stratalog.segments.entries import Entries
-from stratalog.segments.lineage import Lineage, steps_of
+from stratalog.segments.format import Entries, Lineage, steps_of
 
 
 @dataclass(slots=True)

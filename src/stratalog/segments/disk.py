@@ -19,9 +19,8 @@ from typing import Self
 from stratalog.errors import Closed, Conflict, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.engine import Engine
-from stratalog.segments.files import FileSystem, LocalFiles, typed_errors
-from stratalog.segments.frames import HEAD_BYTES
-from stratalog.segments.layout import Created, Edit, Layout, Removed
+from stratalog.segments.format import HEAD_BYTES, Created, Edit, Layout, Removed
+from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
 from stratalog.segments.opening import (
     Found,
     find,
@@ -36,7 +35,6 @@ from stratalog.segments.opening import (
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
 from stratalog.segments.stats import DiskStats
-from stratalog.segments.work import in_thread
 
 NAME_BYTES_MAX = 255
 

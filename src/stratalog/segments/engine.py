@@ -17,19 +17,14 @@ from collections.abc import Sequence
 
 from stratalog.errors import NotFound, Unavailable
 from stratalog.runtime import Runtime
-from stratalog.segments.checkpointing import Checkpoints
-from stratalog.segments.compacting import Compactor
-from stratalog.segments.files import FileSystem
-from stratalog.segments.flushing import SegmentWriter
-from stratalog.segments.journal import Journal, Replayed
-from stratalog.segments.layout import WalFile
+from stratalog.segments.format import WalFile
+from stratalog.segments.io import FileSystem, Tasks, in_thread
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
-from stratalog.segments.readers import SegmentReaders
-from stratalog.segments.reading import Reader
+from stratalog.segments.read import Reader, SegmentReaders
 from stratalog.segments.stats import Meters
-from stratalog.segments.wal import Wal, Write
-from stratalog.segments.work import Tasks, in_thread
+from stratalog.segments.upkeep import Checkpoints, Compactor, SegmentWriter
+from stratalog.segments.write_ahead import Journal, Replayed, Wal, Write
 
 log = logging.getLogger(__name__)
 

@@ -23,12 +23,22 @@ import msgspec
 from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import IndexSet
 from stratalog.runtime import Runtime
-from stratalog.segments.checkpoint_file import Checkpoint, live_path, read_checkpoint
-from stratalog.segments.files import FileSystem, ReadableFiles, read_file, write_file
-from stratalog.segments.frames import HEAD_BYTES, MAJOR, Head
-from stratalog.segments.journal import Replayed, replay_journal
-from stratalog.segments.layout import Layout, PartitionLayout, WalFile
-from stratalog.segments.wal_file import KIND, Batch, batches
+from stratalog.segments.format import (
+    HEAD_BYTES,
+    MAJOR,
+    WAL_KIND,
+    Batch,
+    Checkpoint,
+    Head,
+    Layout,
+    PartitionLayout,
+    WalFile,
+    batches,
+    live_path,
+    read_checkpoint,
+)
+from stratalog.segments.io import FileSystem, ReadableFiles, read_file, write_file
+from stratalog.segments.write_ahead import Replayed, replay_journal
 
 FOLDERS = ("journal", "wal", "seg", "ckpt")
 SUFFIXES = (".journal", ".wal", ".seg", ".ckpt", ".live", ".live.new")
@@ -277,7 +287,7 @@ def _head_of(files: ReadableFiles, disk: bytes, wal: WalFile) -> Head:
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
     finally:
         file.close()
-    return head.must_be(KIND, disk, wal.path)
+    return head.must_be(WAL_KIND, disk, wal.path)
 
 
 def new_disk_id(runtime: Runtime) -> str:

@@ -15,23 +15,14 @@ from typing import TYPE_CHECKING
 
 from stratalog.errors import Closed, Conflict, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.segments.admission import (
-    Admitted,
-    Tail,
-    admit,
-    check_write,
-    without_checkpointed,
-)
-from stratalog.segments.checkpoint_file import Checkpoint
-from stratalog.segments.durable_log import DurableLog
-from stratalog.segments.entries import NO_ENTRIES, Entries, Entry
-from stratalog.segments.lineage import Lineage
-from stratalog.segments.wal import Write
-from stratalog.segments.wal_file import Section
+from stratalog.segments.admission import Admitted, Tail, admit, check_write, without_checkpointed
+from stratalog.segments.format import NO_ENTRIES, Checkpoint, Entries, Entry, Lineage, Section
+from stratalog.segments.read import DurableLog
+from stratalog.segments.write_ahead import Write
 
 if TYPE_CHECKING:
-    from stratalog.segments.checkpointing import HeldState, IncomingCheckpoint
     from stratalog.segments.engine import Engine
+    from stratalog.segments.upkeep import HeldState, IncomingCheckpoint
 
 WRITE_OVERHEAD_BYTES = 64
 

@@ -33,16 +33,17 @@ from stratalog.objectlog import (
     LogWriter,
     WriterOptions,
 )
-from stratalog.objectlog.destroy import destroy
-from stratalog.objectlog.fork_note import note_of
-from stratalog.objectlog.forking import fork
-from stratalog.objectlog.manifest import load_any_manifest
-from stratalog.objectlog.numbering import stretches_of
-from stratalog.objectlog.pin import Pin, PinStore
-from stratalog.objectlog.record_sums import body_views
-from stratalog.objectlog.self_describing import HEADER_BYTES, SelfDescribed, encode_described
-from stratalog.objectlog.sweep import sweep
-from stratalog.objectlog.unforking import abort_fork
+from stratalog.objectlog.branch import destroy, fork
+from stratalog.objectlog.check import stretches_of
+from stratalog.objectlog.collection import sweep
+from stratalog.objectlog.holds import Pin, PinStore, abort_fork, note_of
+from stratalog.objectlog.stored import (
+    HEADER_BYTES,
+    SelfDescribed,
+    body_views,
+    encode_described,
+    load_any_manifest,
+)
 from stratalog.runtime import Runtime, run_blocking
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.soak.history import History, described
@@ -51,7 +52,7 @@ from stratalog.soak.options import SoakOptions
 from stratalog.soak.places import place_beside, remove_empty_folders
 from stratalog.soak.prefix_sums import PrefixSums, sum_of_batch
 from stratalog.soak.writers import pause
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 
 COURTESY_S_MAX = 0.5
 FORK_IS_RARER = 4.0

@@ -18,10 +18,8 @@ from functools import partial
 
 from stratalog.errors import Corrupt, NotFound, StratalogError, Trimmed, Unavailable
 from stratalog.objectlog import LogReader, ReaderOptions, create_log
-from stratalog.objectlog.manifest import load_manifest
-from stratalog.objectlog.record_sums import body_views
-from stratalog.objectlog.self_describing import RUN_DIGITS
-from stratalog.objectlog.verification import verify
+from stratalog.objectlog.check import verify
+from stratalog.objectlog.stored import RUN_DIGITS, body_views, load_manifest
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.soak.chores import Chores
 from stratalog.soak.history import History, described
@@ -30,9 +28,7 @@ from stratalog.soak.options import SoakOptions
 from stratalog.soak.prefix_sums import PrefixSums, sum_of_batch
 from stratalog.soak.report import Figures, SoakReport
 from stratalog.soak.writers import OpenWriter, Writers, open_locally, pause
-from stratalog.store import StoreLike, open_store
-from stratalog.store.patient import PatientStore
-from stratalog.store.protocol import Store
+from stratalog.store import PatientStore, Store, StoreLike, open_store
 
 DEFAULT_OPTIONS = SoakOptions()
 PROGRESS_S = 0.5

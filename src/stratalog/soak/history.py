@@ -25,7 +25,7 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from stratalog.objectlog.numbering import Stretch
+from stratalog.objectlog.check import Stretch
 
 Kind = Literal["append", "read", "tail"]
 

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stratalog.objectlog.numbering import Numbers, Seen, Stretch, stretches_of
+from stratalog.objectlog.check import Numbers, Seen, Stretch, stretches_of
 
 VIOLATIONS_KEPT_MAX = 100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.self_describing import HEADER_BYTES
+from stratalog.objectlog.stored import HEADER_BYTES
 
 RATE_MAX = 1_000_000.0
 WRITERS_MAX = 256

@@ -6,8 +6,7 @@ import os
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
-from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore, open_store
-from stratalog.store.protocol import Store
+from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore, Store, open_store
 
 
 def place_beside(store: Store, suffix: str) -> Store | None:

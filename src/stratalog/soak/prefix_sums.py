@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from stratalog.objectlog.record_sums import sum_of_records
+from stratalog.objectlog.stored import sum_of_records
 from stratalog.setsum import EMPTY, Setsum
 
 KEPT_MAX = 4096

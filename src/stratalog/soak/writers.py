@@ -15,15 +15,14 @@ from typing import Protocol
 
 from stratalog.errors import StratalogError, Unknown
 from stratalog.meter import Meter
-from stratalog.objectlog import LogPosition, LogWriter, WriterOptions
-from stratalog.objectlog.options import KIB, MIB
-from stratalog.objectlog.self_describing import HEADER_BYTES, SelfDescribed, encode_described
+from stratalog.objectlog import KIB, MIB, LogPosition, LogWriter, WriterOptions
+from stratalog.objectlog.stored import HEADER_BYTES, SelfDescribed, encode_described
 from stratalog.runtime import Runtime
 from stratalog.soak.history import History
 from stratalog.soak.ledger import Ledger
 from stratalog.soak.options import SoakOptions
 from stratalog.soak.pace import Pace
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 
 BATCH_RECORDS_MAX = 512
 TICK_S = 0.01

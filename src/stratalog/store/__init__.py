@@ -1,23 +1,47 @@
 """Stores: where a log's objects live. ``open_store`` finds the one that a URL or a path names."""
 
-from stratalog.store.directory import DirectoryStore
-from stratalog.store.locate import StoreLike, open_store, redact
+from stratalog.store.cas import Landed, Overtaken, Patience, create, put_made_once, put_once, swap
+from stratalog.store.counted import CountedStore, Usage
+from stratalog.store.directory import DirectoryStore, UnsafeFileSystemWarning
+from stratalog.store.doctor import Report, examine
+from stratalog.store.in_place import get_then
+from stratalog.store.locate import CLOUD_SCHEMES, StoreLike, open_store, redact
 from stratalog.store.memory import MemoryStore
-from stratalog.store.mounts import UnsafeFileSystemWarning
+from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
-from stratalog.store.protocol import Blob, Head, Listed, Store, content_etag
+from stratalog.store.probes import PROBE_PREFIX, probe
+from stratalog.store.protocol import Blob, Head, Listed, Store, check_path, content_etag
+from stratalog.store.siblings import sibling
 
 __all__ = [
+    "CLOUD_SCHEMES",
+    "PROBE_PREFIX",
     "Blob",
+    "CountedStore",
     "DirectoryStore",
     "Head",
+    "Landed",
     "Listed",
     "MemoryStore",
+    "Overtaken",
+    "Patience",
+    "PatientStore",
     "PrefixedStore",
+    "Report",
     "Store",
     "StoreLike",
     "UnsafeFileSystemWarning",
+    "Usage",
+    "check_path",
     "content_etag",
+    "create",
+    "examine",
+    "get_then",
     "open_store",
+    "probe",
+    "put_made_once",
+    "put_once",
     "redact",
+    "sibling",
+    "swap",
 ]

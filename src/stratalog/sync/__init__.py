@@ -24,10 +24,10 @@ from typing import Any
 
 from stratalog import herd as aio_herd
 from stratalog import objectlog as aio
+from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, StratalogError
-from stratalog.herd import RolledUp, RollUpOptions
-from stratalog.herd.herd import DEFAULT_READER
-from stratalog.herd.rollup import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
+from stratalog.herd import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
+from stratalog.herd import DEFAULT_READER, RolledUp, RollUpOptions
 from stratalog.indexset import EMPTY as NOTHING
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import (
@@ -36,23 +36,24 @@ from stratalog.objectlog import (
     Compacted,
     CompactOptions,
     ReaderOptions,
-    certifying,
-    erasing,
+    sendable,
 )
-from stratalog.objectlog import certificate as certificates
-from stratalog.objectlog.certificate import Certificate
-from stratalog.objectlog.certifying import CertificateReport
-from stratalog.objectlog.collector import DEFAULT_OPTIONS
-from stratalog.objectlog.compacting import DEFAULT_OPTIONS as DEFAULT_COMPACT
-from stratalog.objectlog.destroy import destroy as aio_destroy
-from stratalog.objectlog.erasing import Erasable
-from stratalog.objectlog.pickling import sendable
-from stratalog.objectlog.removal import OnProgress
-from stratalog.objectlog.repair import repair as aio_repair
-from stratalog.objectlog.rewriting import OnProgress as OnCompactProgress
-from stratalog.objectlog.scrub import scrub as aio_scrub
-from stratalog.objectlog.sweep import sweep as aio_sweep
-from stratalog.objectlog.verification import verify as aio_verify
+from stratalog.objectlog.branch import destroy as aio_destroy
+from stratalog.objectlog.check import repair as aio_repair
+from stratalog.objectlog.check import scrub as aio_scrub
+from stratalog.objectlog.check import verify as aio_verify
+from stratalog.objectlog.collection import DEFAULT_OPTIONS
+from stratalog.objectlog.collection import sweep as aio_sweep
+from stratalog.objectlog.compaction import DEFAULT_OPTIONS as DEFAULT_COMPACT
+from stratalog.objectlog.compaction import OnProgress as OnCompactProgress
+from stratalog.objectlog.erasure import Certificate, CertificateReport, Erasable
+from stratalog.objectlog.erasure import erase as aio_erase
+from stratalog.objectlog.erasure import finish_erasures as aio_finish_erasures
+from stratalog.objectlog.erasure import list_certificates as aio_list_certificates
+from stratalog.objectlog.erasure import load_certificate as aio_load_certificate
+from stratalog.objectlog.erasure import preview_erasure as aio_preview_erasure
+from stratalog.objectlog.erasure import verify_certificate as aio_verify_certificate
+from stratalog.objectlog.tree import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
 from stratalog.sync.derived import (
@@ -67,7 +68,6 @@ from stratalog.sync.derived import (
     passing,
     submitting,
 )
-from stratalog.sync.loop_thread import loop_thread
 
 RECORDS_AT_ONCE = 1024
 
@@ -356,7 +356,7 @@ def erase(
     it is. What an earlier erasure has left undone is done first.
     """
     return loop_thread().run(
-        lambda: erasing.erase(
+        lambda: aio_erase(
             url,
             doomed,
             despite_holders=despite_holders,
@@ -377,7 +377,7 @@ def preview_erasure(
 
     Nothing is written, but that pins are released whose expiry is past.
     """
-    return loop_thread().run(lambda: erasing.preview_erasure(url, doomed, runtime=runtime))
+    return loop_thread().run(lambda: aio_preview_erasure(url, doomed, runtime=runtime))
 
 
 def finish_erasures(
@@ -393,7 +393,7 @@ def finish_erasures(
     Gives their certificates as they are now.
     """
     return loop_thread().run(
-        lambda: erasing.finish_erasures(
+        lambda: aio_finish_erasures(
             url, on_progress=on_progress, writer=writer, options=options, runtime=runtime
         )
     )
@@ -406,12 +406,12 @@ def list_certificates(
 
     One that cannot be read is raised, or told if somebody wants to hear of it, and passed over.
     """
-    return loop_thread().run(lambda: certificates.list_certificates(url, on_damage=on_damage))
+    return loop_thread().run(lambda: aio_list_certificates(url, on_damage=on_damage))
 
 
 def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
     """The certificate of this id. ``NotFound`` if the log has none."""
-    return loop_thread().run(lambda: certificates.load_certificate(url, certificate_id))
+    return loop_thread().run(lambda: aio_load_certificate(url, certificate_id))
 
 
 def verify_certificate(
@@ -426,7 +426,7 @@ def verify_certificate(
     With ``query`` also whether it is about the records that this query chooses.
     """
     return loop_thread().run(
-        lambda: certifying.verify_certificate(certificate, url, query=query, runtime=runtime)
+        lambda: aio_verify_certificate(certificate, url, query=query, runtime=runtime)
     )
 
 

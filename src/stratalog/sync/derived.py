@@ -31,10 +31,8 @@ from typing import (
     overload,
 )
 
-from stratalog.objectlog.opening import Closeable, Opening
-from stratalog.objectlog.pickling import located, unsendable
-from stratalog.sync.loop_thread import LoopThread, loop_thread
-from stratalog.sync.pull import Pull
+from stratalog.blocking import LoopThread, Pull, loop_thread
+from stratalog.objectlog import Closeable, Opening, located, unsendable
 
 A = TypeVar("A")
 C = TypeVar("C", bound=Closeable)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from stratalog.store.protocol import Blob, Head, Listed, Store
+from stratalog.store import Blob, Head, Listed, Store
 
 # How many standard deviations of a normal distribution lie between its median and its p99.
 P99_SIGMAS = 2.3263478740408408

@@ -34,7 +34,7 @@ from random import Random
 from typing import Literal, NamedTuple, TypeVar
 
 from stratalog.invariants import invariant
-from stratalog.segments.files import Buffer, write_then_sync
+from stratalog.segments.io import Buffer, write_then_sync
 from stratalog.testing.disk_state import Inode, Luck
 from stratalog.testing.memory_disk import MemoryDisk, error
 

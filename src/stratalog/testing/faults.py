@@ -34,7 +34,7 @@ from random import Random
 from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
 from stratalog.errors import Conflict, Exists, StratalogError, Unavailable, Unknown
-from stratalog.store.protocol import Blob, Head, Listed, Store
+from stratalog.store import Blob, Head, Listed, Store
 
 T = TypeVar("T")
 

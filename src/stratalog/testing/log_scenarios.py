@@ -14,7 +14,7 @@ from typing import Any
 import stratalog as sl
 from stratalog.errors import Conflict
 from stratalog.runtime import Runtime
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 from stratalog.testing.history import Append, History, Read, Row, Seen
 
 SMALL_TREE = sl.WriterOptions(rollup_entries=2, snapshot_entries_max=4, compression="none")

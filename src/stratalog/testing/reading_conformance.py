@@ -9,7 +9,7 @@ import pytest
 
 import stratalog as sl
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 from stratalog.testing.log_scenarios import (
     SMALL_TREE,
     LogScenarios,

@@ -30,7 +30,7 @@ from random import Random
 from typing import Any, Literal, TypeVar
 
 from stratalog.runtime import Runtime
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 from stratalog.testing.faults import Faults, FaultyStore
 from stratalog.testing.loop import (
     PROCESS,

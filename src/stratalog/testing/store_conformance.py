@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Unknown
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 
 ILLEGAL_PATHS = ("", "/", "a/", "/a", "a//b", ".", "..", "a/../b", ".hidden", "a/.hidden", "a\0b")
 

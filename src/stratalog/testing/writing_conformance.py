@@ -8,7 +8,7 @@ import pytest
 
 import stratalog as sl
 from stratalog.errors import Closed, Conflict, Exists, Fenced, Invalid, NotFound
-from stratalog.store.protocol import Store
+from stratalog.store import Store
 from stratalog.testing.history import Append, History, check_appends
 from stratalog.testing.log_scenarios import (
     SMALL_TREE,

@@ -1,0 +1,1 @@
+"""The commands, a folder for each subject. ``cli.app`` puts them together."""

@@ -1,0 +1,1 @@
+"""Commands for more than one log: ``herd``, ``pipeline``, ``disk``."""

@@ -1,0 +1,228 @@
+"""`disk`: what a node's data directory holds, and whether all of it is what was written."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli import exits, output
+from stratalog.cli.help import Group
+from stratalog.cli.parameters import AsJson, Verbose, run
+from stratalog.errors import Corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stratalog.segments import (
+        CheckReport,
+        DiskDamage,
+        DiskReport,
+        PartitionReport,
+        SegmentReport,
+    )
+
+BAR_WIDTH_MAX = 60
+SHADES = "·░▒▓█"
+"""How much of a segment lives: nothing, up to a third, up to two thirds, less than all, all."""
+LEFTOVERS_SHOWN_MAX = 10
+
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The directory in which a node keeps its files.")
+]
+
+disks = typer.Typer(
+    cls=Group,
+    name="disk",
+    no_args_is_help=True,
+    help="A node's data directory: what it holds, and whether it is whole.",
+)
+
+
+@disks.command("info")
+def info_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show the partitions of a data directory, their segments and how much of them lives.
+
+    Changes nothing and takes no lock: it may be asked while the node runs.
+    A partition is drawn with a mark for each segment, oldest first.
+
+    Examples:
+      stratalog disk info /var/lib/node-1
+      stratalog disk info data --json | jq '.partitions[] | {name, last, checkpoint}'
+    """
+    from stratalog.segments import inspect_disk
+
+    report = run(inspect_disk(directory), verbose=verbose)
+    if as_json:
+        output.write_json(report.to_dict())
+    else:
+        _draw_info(report)
+
+
+@disks.command("check")
+def check_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Read a whole data directory, verify every checksum, and name every damage.
+
+    Changes nothing and takes no lock: it may run while the node runs. The
+    exit code is 13 if something is damaged.
+
+    Examples:
+      stratalog disk check /var/lib/node-1
+      stratalog disk check data --json | jq '.damages[] | {kind, path, index}'
+    """
+
+    async def work() -> CheckReport:
+        from stratalog.segments import check_disk
+
+        with ExitStack() as stack:
+            bar = output.LateBar(stack, "checking", unit="bytes", shown=not as_json)
+            return await check_disk(directory, on_progress=bar)
+
+    report = run(work(), verbose=verbose)
+    if as_json:
+        output.write_json(report.to_dict())
+    else:
+        _draw_check(report)
+    if not report.clean:
+        raise typer.Exit(exits.exit_code(Corrupt("")))
+
+
+def _draw_info(report: DiskReport) -> None:
+    from rich.table import Table
+
+    output.say(f"{report.path}: disk {report.disk}, format {report.format}")
+    waiting = sum(wal.entries for wal in report.wals)
+    output.say(
+        f"WAL: {output.count(len(report.wals), 'file')} of "
+        f"{output.size(sum(wal.bytes for wal in report.wals))} with "
+        f"{'1 entry' if waiting == 1 else f'{waiting:,} entries'} not yet in segments"
+    )
+    if report.partitions:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("partition", overflow="fold")
+        for title in ("indexes", "epoch", "checkpoint", "live below it", "pending", "segments"):
+            table.add_column(title, justify="right")
+        for title in ("bytes", "live entries", "live bytes"):
+            table.add_column(title, justify="right")
+        for each in report.partitions:
+            table.add_row(*_row(each))
+        output.draw(table)
+        width = max(len(each.name) for each in report.partitions)
+        for each in report.partitions:
+            output.say(f"{each.name:<{width}}  {picture(each.segments)}".rstrip())
+        output.say(f"segments, old to new; how much of them lives: {_legend()}")
+    _say_leftovers(report.leftovers)
+
+
+def _row(each: PartitionReport) -> list[str]:
+    checkpoint = f"{each.checkpoint:,} ({output.size(each.checkpoint_bytes)})"
+    return [
+        each.name,
+        f"{each.first:,} to {each.last:,}" if each.last >= each.first else f"up to {each.last:,}",
+        f"{each.epoch:,}",
+        checkpoint if each.checkpoint else "-",
+        f"{each.live:,}",
+        f"{each.pending:,}",
+        f"{len(each.segments):,}",
+        output.size(each.bytes),
+        _share(each.live_entries, each.entries),
+        _share(each.live_bytes, sum(_entry_bytes(segment) for segment in each.segments)),
+    ]
+
+
+def _entry_bytes(segment: SegmentReport) -> int:
+    from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES
+
+    return segment.bytes - SEGMENT_OVERHEAD_BYTES
+
+
+def _share(part: int, whole: int) -> str:
+    """Never 0 % or 100 % unless it is."""
+    if not whole:
+        return "-"
+    if part in (0, whole):
+        return f"{100 * part // whole} %"
+    return f"{min(99, max(1, round(100 * part / whole)))} %"
+
+
+def picture(segments: Sequence[SegmentReport]) -> str:
+    """A mark for each segment by how much of it lives; of very many, one for some neighbours."""
+    width = min(len(segments), BAR_WIDTH_MAX)
+    marks = []
+    for place in range(width):
+        start = place * len(segments) // width
+        some = segments[start : (place + 1) * len(segments) // width]
+        entries = sum(segment.entries for segment in some)
+        marks.append(_mark(sum(segment.live_entries for segment in some), entries))
+    return "".join(marks)
+
+
+def _mark(alive: int, entries: int) -> str:
+    if alive in (0, entries):
+        return SHADES[-1] if alive else SHADES[0]
+    return SHADES[1 + 3 * alive // entries]
+
+
+def _legend() -> str:
+    meanings = ("nothing", "up to a third", "up to two thirds", "more", "all")
+    return ", ".join(f"{mark} {what}" for mark, what in zip(SHADES, meanings, strict=True))
+
+
+def _draw_check(report: CheckReport) -> None:
+    output.say(report.path)
+    _draw_findings("Damages", "bold red", report.damages)
+    _draw_findings("Remarks", "yellow", report.remarks)
+    _say_leftovers(report.leftovers)
+    what = (
+        f"{report.entries:,} entries in {output.count(report.segments, 'segment')} and "
+        f"{output.count(report.wals, 'WAL file')} ({output.size(report.bytes)}) of "
+        f"{output.count(report.partitions, 'partition')}"
+    )
+    gone = f"; {output.count(report.gone, 'file')} went meanwhile" if report.gone else ""
+    if report.clean:
+        output.say(f"clean: {what}{gone}")
+    else:
+        output.say(f"{output.count(len(report.damages), 'damage')}; examined {what}{gone}")
+
+
+def _draw_findings(title: str, style: str, findings: Sequence[DiskDamage]) -> None:
+    if not findings:
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("where", no_wrap=True)
+    table.add_column("file and what it means", overflow="fold")
+    for found in findings:
+        lines = [found.path, found.kind.meaning]
+        lines += [found.detail] if found.detail else []
+        lines += [f"next: {found.kind.remedy}"]
+        table.add_row(Text(found.kind.value, style), _where(found), "\n".join(lines))
+    output.draw(table)
+
+
+def _where(found: DiskDamage) -> str:
+    lines = [found.partition] if found.partition is not None else []
+    if found.index is not None:
+        more = f" and {found.count - 1:,} more" if found.count and found.count > 1 else ""
+        lines.append(f"entry {found.index:,}{more}")
+    if found.byte is not None:
+        lines.append(f"byte {found.byte:,}")
+    return "\n".join(lines) or "-"
+
+
+def _say_leftovers(leftovers: Sequence[str]) -> None:
+    if not leftovers:
+        return
+    output.say(
+        f"{output.count(len(leftovers), 'file')} that no record names: "
+        "the next opening removes them, unless a node is just making them"
+    )
+    for path in leftovers[:LEFTOVERS_SHOWN_MAX]:
+        output.say(f"  {path}")
+    if len(leftovers) > LEFTOVERS_SHOWN_MAX:
+        output.say(f"  and {len(leftovers) - LEFTOVERS_SHOWN_MAX:,} more")

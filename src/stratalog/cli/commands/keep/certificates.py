@@ -1,0 +1,247 @@
+"""`certificate`: what was erased from a log, and whether that is so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stratalog.cli import output
+from stratalog.cli.help import Group
+from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, run
+from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.store import redact
+
+if TYPE_CHECKING:
+    from stratalog.objectlog.erasure import Certificate, CertificateReport
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="As `certificate list` shows it.")]
+
+COLOURS = {"holds": "green", "broken": "bold red", "unknown": "yellow"}
+
+certificates = typer.Typer(
+    cls=Group,
+    name="certificate",
+    no_args_is_help=True,
+    help="Certificates of erasures: what was taken out of a log, in a form that others can check.",
+)
+
+
+@certificates.command("list")
+def list_certificates(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show what was erased from a log, oldest first.
+
+    Example:
+      stratalog certificate list orders
+    """
+    from stratalog.objectlog.erasure import list_certificates
+
+    def tell_damage(error: StratalogError) -> None:
+        output.complain("damaged", "red", str(error))
+
+    found = run(list_certificates(url, on_damage=tell_damage), verbose=verbose)
+    if as_json:
+        output.write_json([facts(each) for each in found])
+        return
+    if not found:
+        output.say("nothing was erased from this log")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("id", "when", "records", "objects", "status", "note"):
+        table.add_column(title, justify="right" if title in ("records", "objects") else "left")
+    for each in found:
+        table.add_row(
+            each.id,
+            output.moment(each.done_us or each.begun_us),
+            "-" if each.records is None else f"{each.records:,}",
+            f"{each.deleted:,}",
+            _status(each),
+            each.note,
+        )
+    output.draw(table)
+
+
+@certificates.command("show")
+def show_certificate(
+    url: Url,
+    certificate_id: Id,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", callback=in_a_directory, help="Write it to a file instead."
+        ),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print a certificate as JSON.
+
+    Example:
+      stratalog certificate show orders 34e9ec58e6e44c5a --out case-12.json
+    """
+    from stratalog.objectlog.erasure import load_certificate
+
+    found = run(load_certificate(url, certificate_id), verbose=verbose)
+    if file is None:
+        output.write(found.to_json() + b"\n")
+    else:
+        write_certificate(found, file)
+
+
+@certificates.command("verify")
+def verify_certificate(
+    certificate: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|URL", help="A certificate in a file, or the log whose certificates it is."
+        ),
+    ],
+    log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The log that a file is about. Without it, the file alone."
+        ),
+    ] = None,
+    certificate_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Of a log's certificates, this one.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Also check that it is about this condition."),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check certificates: each by itself, and against its log.
+
+    By itself: it hashes to what it says, and its sums balance. Against the
+    log: the records are not there, nor the old objects, and what stayed still
+    adds up. Needs no more than to read. Exits with 13 if one does not hold.
+
+    Examples:
+      stratalog certificate verify case-12.json
+      stratalog certificate verify case-12.json --log s3://bucket/orders
+      stratalog certificate verify orders --id 34e9ec58e6e44c5a
+    """
+    file = Path(certificate) if Path(certificate).is_file() else None
+
+    async def work() -> list[CertificateReport]:
+        from stratalog.objectlog.erasure import verify_certificate as verify
+
+        if file is not None:
+            return [await verify(_read(file), log, query=where)]
+        chosen = await _stored(certificate, certificate_id, where)
+        return [await verify(each, log or certificate, query=where) for each in chosen]
+
+    reports = run(work(), verbose=verbose)
+    if as_json:
+        output.write_json([_checked(each) for each in reports])
+    else:
+        for each in reports:
+            _tell_report(each)
+    broken = [each for each in reports if not each.holds]
+    if broken:
+        raise Corrupt(
+            f"the certificate {broken[0].certificate.id} does not hold",
+            hint="Finish what was begun: `stratalog erase --finish`. Or keep the log as it is and "
+            "find out who changed what.",
+        )
+
+
+async def _stored(url: str, certificate_id: str | None, where: str | None) -> list[Certificate]:
+    """The certificates of a log that were asked for. ``NotFound`` if there is none to check."""
+    from stratalog.objectlog.erasure import list_certificates, load_certificate
+    from stratalog.objectlog.stored import load_manifest
+    from stratalog.store import open_store
+
+    try:
+        await load_manifest(open_store(url))
+    except NotFound as error:
+        raise NotFound(
+            f"there is neither a file nor a log at {redact(url)}",
+            hint="Name the file of a certificate, or the log that has some.",
+            path=error.path,
+        ) from None
+    if certificate_id is not None:
+        return [await load_certificate(url, certificate_id)]
+    found = await list_certificates(url)
+    chosen = [each for each in found if where is None or each.is_about(where)]
+    if not chosen:
+        about = "" if where is None else " by this condition"
+        raise NotFound(
+            f"nothing was erased from this log{about}",
+            hint="`stratalog certificate list` shows what was.",
+        )
+    return chosen
+
+
+def _read(file: Path) -> Certificate:
+    from stratalog.objectlog.erasure import decode_certificate
+
+    return decode_certificate(file.read_bytes(), str(file))
+
+
+def write_certificate(certificate: Certificate, file: Path) -> None:
+    """To a file, as it is stored."""
+    file.write_bytes(certificate.to_json() + b"\n")
+
+
+def facts(certificate: Certificate) -> Any:
+    """All that it says, for programs."""
+    import msgspec
+
+    return msgspec.json.decode(certificate.to_json())
+
+
+def tell(certificate: Certificate, as_json: bool) -> None:
+    """What an erasure did."""
+    if as_json:
+        output.write_json(facts(certificate))
+        return
+    records = output.count(certificate.records or 0, "record")
+    objects = output.count(certificate.deleted, "object")
+    output.say(f"erased {records}; deleted {objects} that had them")
+    for name in ("before", "removed", "after"):
+        output.say(f"{name:>8}  {getattr(certificate, f'setsum_{name}').hexdigest()}")
+    if certificate.complete:
+        output.say(f"certificate {certificate.id}")
+        return
+    for reason in certificate.reasons:
+        output.complain("not complete", "yellow", reason)
+    output.say(f"certificate {certificate.id}: the erasure is not complete")
+
+
+def _tell_report(report: CertificateReport) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    certificate = report.certificate
+    table = Table(title=f"Certificate {certificate.id}", title_justify="left")
+    for title in ("check", "outcome", "what was found"):
+        table.add_column(title)
+    for check in report.checks:
+        table.add_row(check.name, Text(check.outcome, COLOURS[check.outcome]), check.explanation)
+    output.draw(table)
+    for reason in certificate.reasons:
+        output.complain("not complete", "yellow", reason)
+
+
+def _checked(report: CertificateReport) -> dict[str, object]:
+    return {
+        "id": report.certificate.id,
+        "holds": report.holds,
+        "complete": bool(report.certificate.complete),
+        "reasons": list(report.certificate.reasons),
+        "checks": [
+            {"name": each.name, "outcome": each.outcome, "explanation": each.explanation}
+            for each in report.checks
+        ],
+    }
+
+
+def _status(certificate: Certificate) -> str:
+    if certificate.state != "done":
+        return "not finished"
+    return "complete" if certificate.complete else "not complete"

@@ -1,0 +1,217 @@
+"""`pin`: named holds on a stretch of a log, which keep its objects while the log is cut above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli import output
+from stratalog.cli.help import Group
+from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, run
+from stratalog.errors import Conflict
+from stratalog.runtime import DEFAULT_RUNTIME
+
+if TYPE_CHECKING:
+    from stratalog.objectlog.holds import Pin, PinStore
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
+
+FORK_PIN = "fork_"
+"""How the names of the pins begin that forks make."""
+
+pins = typer.Typer(
+    cls=Group,
+    name="pin",
+    no_args_is_help=True,
+    help="Named holds on a stretch of a log; collection deletes nothing that a pin reaches.",
+)
+
+
+@pins.command("list")
+def list_pins(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Show all pins of a log, what they hold and until when.
+
+    One that is past its expiry holds until a collection finds it.
+
+    Example:
+      stratalog pin list orders-log
+    """
+
+    async def work() -> list[Pin]:
+        return await _pins_of(url).list()
+
+    found = run(work(), verbose=verbose)
+    if as_json:
+        output.write_json([_facts(pin) for pin in found])
+        return
+    if not found:
+        output.say("there are no pins")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("name", "offsets", "bytes", "expires", "by", "note"):
+        table.add_column(title, justify="right" if title in ("offsets", "bytes") else "left")
+    for pin in found:
+        table.add_row(
+            pin.name,
+            f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
+            output.size(pin.fragment_bytes),
+            _expiry(pin),
+            pin.owner,
+            pin.note,
+        )
+    output.draw(table)
+
+
+@pins.command("create")
+def create_pin(
+    url: Url,
+    name: Name,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
+        ),
+    ] = None,
+    to_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--to", metavar="N", min=1, help="Hold what lies before this offset. Without it, all."
+        ),
+    ] = None,
+    expires: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration_s,
+            metavar="DURATION",
+            help="A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
+        ),
+    ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Hold a stretch of a log, in whole fragments, as it is now.
+
+    A pin does not hold back collection as a cursor does: the log may begin
+    later, but what is pinned stays readable with `read --pin`.
+
+    Examples:
+      stratalog pin create orders-log training_7 --expires 6h
+      stratalog pin create orders-log audit --from 1000 --to 2000 --note "case 12"
+    """
+
+    async def work() -> Pin:
+        from stratalog.objectlog.stored import load_manifest
+        from stratalog.store import open_store
+
+        first = from_offset
+        if first is None:
+            manifest, _ = await load_manifest(open_store(url))
+            first = manifest.first_offset
+        return await _pins_of(url).create(
+            name, first, to_offset, note=note, expires_us=_from_now_us(expires)
+        )
+
+    _tell("created", run(work(), verbose=verbose), as_json)
+
+
+@pins.command("renew")
+def renew_pin(
+    url: Url,
+    name: Name,
+    expires: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration_s,
+            metavar="DURATION",
+            help="That long from now, e.g. 90m, 6h, 7d. Without it, never.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Give a pin another expiry, counted from now; without --expires, none at all.
+
+    Refused if it was released meanwhile.
+
+    Example:
+      stratalog pin renew orders-log training_7 --expires 6h
+    """
+
+    async def work() -> Pin:
+        return await (await _pins_of(url).load(name)).renew(_from_now_us(expires))
+
+    _tell("renewed", run(work(), verbose=verbose), as_json)
+
+
+@pins.command("release")
+def release_pin(
+    url: Url,
+    name: Name,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also the pin of a fork, which is damaged by it.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Let go of a pin. What only it held goes with the next collection.
+
+    The pin of a fork goes when the fork is destroyed; it is not released by hand.
+
+    Example:
+      stratalog pin release orders-log training_7
+    """
+
+    async def work() -> Pin:
+        pin = await _pins_of(url).load(name)
+        if pin.name.startswith(FORK_PIN) and not force:
+            raise Conflict(
+                f"the pin {pin.name} is {pin.note}",
+                hint="Destroy the fork, and the pin goes with it. With --force the pin goes, and "
+                "the fork loses its records with the next collection.",
+            )
+        await pin.release()
+        return pin
+
+    _tell("released", run(work(), verbose=verbose), as_json)
+
+
+def _pins_of(url: str) -> PinStore:
+    from stratalog.objectlog.holds import PinStore
+
+    return PinStore(url)
+
+
+def _from_now_us(duration_s: float | None) -> int | None:
+    if duration_s is None:
+        return None
+    return DEFAULT_RUNTIME.now_us() + int(duration_s * 1_000_000)
+
+
+def _expiry(pin: Pin) -> str:
+    return "never" if pin.expires_us is None else output.moment(pin.expires_us)
+
+
+def _facts(pin: Pin) -> dict[str, object]:
+    return {
+        "name": pin.name,
+        "from_offset": pin.from_offset,
+        "to_offset": pin.to_offset,
+        "bytes": pin.fragment_bytes,
+        "owner": pin.owner,
+        "note": pin.note,
+        "created_us": pin.created_us,
+        "expires_us": pin.expires_us,
+    }
+
+
+def _tell(done: str, pin: Pin, as_json: bool) -> None:
+    if as_json:
+        output.write_json({"done": done, **_facts(pin)})
+        return
+    held = f"offsets {pin.from_offset} to {pin.to_offset - 1} ({output.size(pin.fragment_bytes)})"
+    until = "" if done == "released" else f", expires {_expiry(pin)}"
+    output.say(f"{done} the pin {pin.name} of {held}{until}")

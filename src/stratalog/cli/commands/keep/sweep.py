@@ -1,0 +1,148 @@
+"""`sweep`: delete the objects that nothing links, and show whose uploads are spared."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli import output
+from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import redact
+
+if TYPE_CHECKING:
+    from stratalog.objectlog.collection import Amount, SweepProgress, SweepReport
+    from stratalog.objectlog.holds import StoredStage
+
+UNKNOWN_SHOWN_MAX = 10
+PINS_SHOWN_MAX = 5
+
+
+def sweep(
+    url: Url,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be deleted.")
+    ] = False,
+    revoke: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INCARNATION",
+            help="Spare the uploads of this stage no longer: its job is gone. May be repeated.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Delete what crashed writers and interrupted work have left behind.
+
+    Only objects that nothing links and nobody can link any more; files that are
+    not the log's are left alone. Writers may go on meanwhile. The uploads of
+    long jobs are spared as long as their stage is live.
+
+    Examples:
+      stratalog sweep orders-log --dry-run
+      stratalog sweep orders-log
+      stratalog sweep orders-log --revoke 0123456789ab
+    """
+    from stratalog.objectlog.collection import sweep as sweep_log
+
+    async def work() -> SweepReport:
+        with output.progress("sweeping", None, unit="objects", shown=not as_json) as advance:
+
+            def progress(so_far: SweepProgress) -> None:
+                advance(so_far.listed + so_far.deleted)
+
+            return await sweep_log(url, dry_run=dry_run, revoke=revoke or (), on_progress=progress)
+
+    report = run(work(), verbose=verbose)
+    if as_json:
+        output.write_json(_facts(report))
+    else:
+        _tell(report)
+
+
+def _facts(report: SweepReport) -> dict[str, object]:
+    return {
+        "url": redact(report.url),
+        "dry_run": report.dry_run,
+        "rounds": report.rounds,
+        "epoch_before": report.epoch_before,
+        "epoch_after": report.epoch_after,
+        "listed": asdict(report.listed),
+        "reached": asdict(report.reached),
+        "pinned": asdict(report.pinned),
+        "pins": report.pins,
+        "kept": asdict(report.kept),
+        "spared": {name: asdict(each) for name, each in report.spared.items()},
+        "deleted": asdict(report.deleted),
+        "unknown": asdict(report.unknown),
+        "unknown_paths": report.unknown_paths,
+        "stages": [
+            {
+                "incarnation": each.incarnation,
+                "owner": each.owner,
+                "note": each.note,
+                "epoch_us": each.epoch_us,
+            }
+            for each in report.stages
+        ],
+        "stages_removed": report.stages_removed,
+    }
+
+
+def _tell(report: SweepReport) -> None:
+    done = "would delete" if report.dry_run else "deleted"
+    output.say(f"{done} {_amount(report.deleted)} that nothing links")
+    output.say(
+        f"listed {_amount(report.listed)}; the log leads to {_amount(report.reached)}"
+        + (f", and only {_pins(report)} to {_amount(report.pinned)}" if report.pins else "")
+    )
+    if report.stages_removed:
+        stages = output.count(report.stages_removed, "released stage")
+        output.say(f"{done} {stages}")
+    if report.unknown.objects:
+        output.say(f"left alone {_amount(report.unknown)} that are not the log's:")
+        for path in report.unknown_paths[:UNKNOWN_SHOWN_MAX]:
+            output.say(f"  {path}")
+        if report.unknown.objects > UNKNOWN_SHOWN_MAX:
+            output.say(f"  … {report.unknown.objects - UNKNOWN_SHOWN_MAX:,} more")
+    if report.stages:
+        _draw_stages(report)
+
+
+def _pins(report: SweepReport) -> str:
+    names = report.pins
+    more = f" and {len(names) - PINS_SHOWN_MAX:,} more" if len(names) > PINS_SHOWN_MAX else ""
+    return f"{'pin' if len(names) == 1 else 'pins'} {', '.join(names[:PINS_SHOWN_MAX])}{more}"
+
+
+def _draw_stages(report: SweepReport) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("live stage", "owner", "age", "spared", "note"):
+        table.add_column(title)
+    for stage in report.stages:
+        spared = report.spared.get(stage.incarnation)
+        table.add_row(
+            stage.incarnation,
+            Text(stage.owner),
+            _age(stage),
+            _amount(spared) if spared else "nothing",
+            Text(stage.note),
+        )
+    output.draw(table)
+
+
+def _amount(amount: Amount) -> str:
+    return f"{output.count(amount.objects, 'object')} ({output.size(amount.bytes)})"
+
+
+def _age(stage: StoredStage) -> str:
+    """How long ago it was registered, by the clocks of two machines."""
+    seconds = max(0, DEFAULT_RUNTIME.now_us() - stage.epoch_us) // 1_000_000
+    return str(timedelta(seconds=seconds))

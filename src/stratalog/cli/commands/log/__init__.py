@@ -1,0 +1,1 @@
+"""Commands about a log as a whole: from ``init`` to ``destroy``."""

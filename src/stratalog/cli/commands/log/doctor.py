@@ -1,0 +1,88 @@
+"""`doctor`: whether a store keeps the promises that a log is built on, and how fast it is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stratalog.cli import exits, output
+from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.store import Report, examine, open_store, redact
+
+STYLES = {"held": "green", "broken": "bold red", "not-checked": "yellow"}
+
+
+def doctor(
+    url: Url,
+    writers: Annotated[
+        int, typer.Option(metavar="N", min=2, max=64, help="How many writers race.")
+    ] = 4,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="How many races.")
+    ] = 25,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Examine a store: race writers, check each guarantee, measure.
+
+    Writes below doctor/ at this place and removes it again; logs there are not
+    touched.
+    The exit code is 15 if a guarantee is broken or could not be checked.
+
+    Examples:
+      stratalog doctor s3://bucket/logs
+      stratalog doctor s3://bucket/logs --json | jq '.checks[] | select(.status != "held")'
+    """
+    store = open_store(url)
+
+    async def work() -> Report:
+        with output.progress("examining", None, unit="steps", shown=not as_json) as advance:
+
+            def progress(_name: str, done: int, _of: int) -> None:
+                advance(done)
+
+            return await examine(store, writers=writers, rounds=rounds, progress=progress)
+
+    report = run(work(), verbose=verbose)
+    if as_json:
+        output.write_json(
+            {
+                "url": redact(report.url),
+                "safe": report.held,
+                "checks": report.checks,
+                "measurements": report.measurements,
+            }
+        )
+    else:
+        _draw(report)
+    if not report.held:
+        raise typer.Exit(exits.UNSAFE)
+
+
+def _draw(report: Report) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    output.say(redact(report.url))
+    checks = Table(title="Guarantees", title_justify="left")
+    for title in ("guarantee", "status", "evidence"):
+        checks.add_column(title)
+    for check in report.checks:
+        detail = redact(check.detail)
+        if check.status != "held":
+            detail += f"\nWithout it: {check.what_it_means}"
+        checks.add_row(check.name, Text(check.status, STYLES[check.status]), detail)
+    output.draw(checks)
+    if report.measurements:
+        figures = Table(title="Measurements", title_justify="left")
+        figures.add_column("what")
+        figures.add_column("value", justify="right")
+        figures.add_column("samples", justify="right")
+        for each in report.measurements:
+            figures.add_row(each.name, f"{each.value:,.1f} {each.unit}", f"{each.samples}")
+        output.draw(figures)
+    if report.held:
+        output.say("This store is safe for a log.")
+    else:
+        output.say("Do not keep a log on this store: see what is not held above.")

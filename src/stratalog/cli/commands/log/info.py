@@ -1,0 +1,223 @@
+"""`init` and `info`: bringing a log into being, and what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stratalog.cli import output
+from stratalog.cli.commands.log.seal import seal_facts
+from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.errors import Denied, Exists, Invalid
+from stratalog.store import open_store, redact
+
+if TYPE_CHECKING:
+    from stratalog.cli.commands.log.tree import Branch
+    from stratalog.objectlog import Manifest
+    from stratalog.objectlog.holds import Pin
+    from stratalog.store import Store
+
+TIES = {
+    "seal": "sealed at",
+    "predecessor": "continues",
+    "fork": "fork of",
+    "copy": "copy of",
+}
+"""What is told only of a log that has it, and how."""
+
+
+def init(
+    url: Url,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
+    ] = False,
+    first_offset: Annotated[
+        int, typer.Option(metavar="N", min=1, help="The offset of its first record.")
+    ] = 1,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Create an empty log.
+
+    The store is probed first: one that ignores conditional puts is refused.
+
+    Examples:
+      stratalog init orders-log
+      stratalog init s3://bucket/logs/orders --exist-ok
+      stratalog init orders-log-2 --first-offset 1000
+    """
+    from stratalog.objectlog import create_log
+
+    store = open_store(url)
+
+    async def work() -> bool:
+        try:
+            await create_log(store, first_offset=first_offset)
+        except Exists as error:
+            if not exist_ok:
+                error.hint = "Use it as it is (--exist-ok says so), or choose another place."
+                raise
+            return False
+        return True
+
+    created = run(work(), verbose=verbose)
+    place = redact(store.url)
+    if as_json:
+        output.write_json({"url": place, "created": created})
+    else:
+        output.say(f"{'created a log' if created else 'there is already a log'} at {place}")
+
+
+def info(
+    url: Url,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the snapshot tree.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Draw every node of the tree, however many there are.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a log holds, what it comes from, and what holds it.
+
+    Costs one read, a listing of the pins and a read for each of them; with
+    --tree one more for each snapshot that is shown.
+
+    Examples:
+      stratalog info orders-log
+      stratalog info orders-log --tree
+      stratalog info orders-log --json | jq .records
+    """
+    if everything and not tree:
+        raise Invalid("--all goes with --tree", hint="Add --tree.")
+    from stratalog.cli.commands.log.tree import load_tree, picture
+    from stratalog.objectlog.stored import load_any_manifest
+
+    store = open_store(url)
+
+    async def work() -> tuple[Manifest, Branch | None, list[Pin] | None]:
+        if not tree:
+            return (await load_any_manifest(store))[0], None, await _pins(store)
+        with output.progress("reading the tree", None, unit="nodes", shown=not as_json):
+            return *await load_tree(store, everything=everything), await _pins(store)
+
+    manifest, branch, pins = run(work(), verbose=verbose)
+    facts = {**_facts(redact(store.url), manifest), **_ties(manifest), **_held(pins)}
+    if as_json:
+        output.write_json(facts if branch is None else {**facts, "tree": branch.as_json()})
+        return
+    _draw(facts)
+    if branch is not None:
+        output.say("")
+        output.draw(picture(manifest, branch))
+
+
+def _facts(url: str, manifest: Manifest) -> dict[str, object]:
+    entries = manifest.entries
+    return {
+        "url": url,
+        "first_offset": manifest.first_offset,
+        "next_offset": manifest.tail.offset,
+        "records": manifest.count,
+        "bytes": sum(entry.num_bytes for entry in entries),
+        "first_timestamp_us": entries[0].start.timestamp_us if entries else None,
+        "last_timestamp_us": entries[-1].limit.timestamp_us if entries else None,
+        "setsum": manifest.setsum.hexdigest(),
+        "collected": manifest.collected_sum.hexdigest(),
+        "root_snapshots": len(manifest.snapshots),
+        "root_fragments": len(manifest.fragments),
+        "depth": max((pointer.depth for pointer in manifest.snapshots), default=0),
+        "writer": manifest.writer,
+        "format": manifest.format,
+        "writable": manifest.is_ours and manifest.seal is None,
+        "sealed": manifest.seal is not None,
+        "compacted": manifest.compacted is not None,
+    }
+
+
+async def _pins(store: Store) -> list[Pin] | None:
+    """The pins of a log. None if they may not be listed."""
+    from stratalog.objectlog.holds import PinStore
+
+    try:
+        return await PinStore(store).list()
+    except Denied:
+        return None
+
+
+def _ties(manifest: Manifest) -> dict[str, object]:
+    """Where the log ends, where it comes from and where it goes on."""
+    from stratalog.objectlog.holds import note_of
+    from stratalog.objectlog.stored import copy_note_of, predecessor_of, seal_of
+
+    seal, before = seal_of(manifest), predecessor_of(manifest)
+    forked, copied = note_of(manifest), copy_note_of(manifest)
+    return {
+        "seal": seal and seal_facts(seal),
+        "predecessor": before and redact(before.url),
+        "fork": forked
+        and {
+            "source": redact(forked.source),
+            "at": forked.at,
+            "state": forked.state,
+            "held_by": forked.held_by,
+            "hold": forked.pin,
+        },
+        "copy": copied
+        and {
+            "source": redact(copied.source),
+            "from": copied.start,
+            "to": copied.limit,
+            "state": copied.state,
+        },
+    }
+
+
+def _held(pins: list[Pin] | None) -> dict[str, object]:
+    return {
+        "pins": None if pins is None else len(pins),
+        "pinned_bytes": None if pins is None else sum(pin.fragment_bytes for pin in pins),
+    }
+
+
+def _draw(facts: dict[str, object]) -> None:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if name in TIES:
+            if value is not None:
+                table.add_row(TIES[name], _tie(name, value))
+        else:
+            title = name.replace("_timestamp_us", "_time").replace("_", " ")
+            why = " (sealed)" if name == "writable" and facts["sealed"] else ""
+            more = "at most " if name == "records" and facts["compacted"] else ""
+            table.add_row(title, f"{more}{_cell(name, value)}{why}")
+    output.draw(table)
+
+
+def _tie(name: str, value: object) -> str:
+    """A seal, a predecessor, a fork or a copy in one line."""
+    if not isinstance(value, dict):
+        return str(value)
+    if name == "seal":
+        successor = f"; goes on at {value['successor']}" if value["successor"] else ""
+        note = f": {value['note']}" if value["note"] else ""
+        return f"{output.moment(value['sealed_us'])} by {value['writer']}{note}{successor}"
+    if name == "fork":
+        return f"{value['source']} at offset {value['at']} ({value['state']})"
+    return f"{value['source']}, offsets {value['from']} to {value['to'] - 1} ({value['state']})"
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        if name.endswith("bytes"):
+            return f"{output.size(value)} ({value:,})"
+        return output.moment(value) if name.endswith("_us") else f"{value:,}"
+    return str(value)

@@ -1,0 +1,169 @@
+"""The snapshot tree as a value for programs and as a picture for people.
+
+A log of a million fragments has a tree that nobody wants to see whole. So each node shows its
+oldest and newest children, fewer of them further down, and says how many lie between; and only
+the very first and the very last child are opened. Only what is opened is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stratalog.cli import output
+from stratalog.errors import Corrupt, NotFound
+from stratalog.objectlog.stored import (
+    ByteCache,
+    Entry,
+    Fragment,
+    Manifest,
+    Snapshot,
+    load_any_manifest,
+)
+from stratalog.objectlog.tree import Tree
+from stratalog.store import Store
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree as Picture
+
+SHOWN_AT_EACH_END = 3  # in the root; one less on each level below, and at least one
+SETSUM_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Children of one node: the oldest, how many are left out, and the newest."""
+
+    first: tuple[Node, ...]
+    omitted: int
+    last: tuple[Node, ...]
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "first": [node.as_json() for node in self.first],
+            "omitted": self.omitted,
+            "last": [node.as_json() for node in self.last],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An entry of the tree and what is below it, if that was opened."""
+
+    entry: Entry
+    below: Branch | None
+
+    def as_json(self) -> dict[str, object]:
+        entry = self.entry
+        facts: dict[str, object] = {
+            "kind": "fragment" if isinstance(entry, Fragment) else "snapshot",
+            "path": entry.path,
+            "first_offset": entry.start.offset,
+            "limit_offset": entry.limit.offset,
+            "first_timestamp_us": entry.start.timestamp_us,
+            "last_timestamp_us": entry.limit.timestamp_us,
+            "bytes": entry.num_bytes,
+            "setsum": entry.setsum.hexdigest(),
+        }
+        if isinstance(entry, Fragment):
+            facts["seq_no"] = entry.seq_no
+        else:
+            facts["depth"] = entry.depth
+        if self.below is not None:
+            facts["children"] = self.below.as_json()
+        return facts
+
+
+async def load_tree(store: Store, *, everything: bool = False) -> tuple[Manifest, Branch]:
+    """The newest manifest and the tree below it."""
+    manifest, etag = await load_any_manifest(store)
+    tree = Tree(store, ByteCache[Snapshot](0))
+    while True:
+        try:
+            return manifest, await _branch(tree, manifest.entries, everything)
+        except NotFound as gone:
+            known = etag
+            manifest, etag = await load_any_manifest(store)
+            if etag == known:
+                raise Corrupt(
+                    f"{gone.path} is missing although the log links it", path=gone.path
+                ) from gone
+
+
+async def _branch(tree: Tree, entries: Sequence[Entry], everything: bool, level: int = 0) -> Branch:
+    ends = max(1, SHOWN_AT_EACH_END - level)
+    # One more line would be needed to say that a single child is left out.
+    if everything or len(entries) <= 2 * ends + 1:
+        first, last = entries, entries[:0]
+    else:
+        first, last = entries[:ends], entries[-ends:]
+
+    async def opened(entry: Entry) -> Node:
+        if isinstance(entry, Fragment) or not (
+            everything or entry is entries[0] or entry is entries[-1]
+        ):
+            return Node(entry, None)
+        snapshot = await tree.snapshot(entry)
+        return Node(entry, await _branch(tree, snapshot.entries, everything, level + 1))
+
+    return Branch(
+        tuple([await opened(entry) for entry in first]),
+        len(entries) - len(first) - len(last),
+        tuple([await opened(entry) for entry in last]),
+    )
+
+
+def picture(manifest: Manifest, branch: Branch) -> Picture:
+    """The tree for a terminal."""
+    from rich.text import Text
+    from rich.tree import Tree as Picture
+
+    root = Text.assemble(
+        ("manifest", "bold"),
+        f"  offsets {manifest.first_offset} to {manifest.tail.offset - 1}"
+        if manifest.count
+        else "  no records",
+        (f"  setsum {manifest.setsum.hexdigest()[:SETSUM_DIGITS]}…", "dim"),
+    )
+    drawn = Picture(root, guide_style="dim")
+    _draw(drawn, branch)
+    return drawn
+
+
+def _draw(parent: Picture, branch: Branch) -> None:
+    for node in branch.first:
+        _draw_node(parent, node)
+    if branch.omitted:
+        parent.add(f"… {branch.omitted:,} more", style="dim")
+    for node in branch.last:
+        _draw_node(parent, node)
+
+
+def _draw_node(parent: Picture, node: Node) -> None:
+    drawn = parent.add(_label(node.entry))
+    if node.below is not None:
+        _draw(drawn, node.below)
+
+
+def _label(entry: Entry) -> Text:
+    from rich.text import Text
+
+    if isinstance(entry, Fragment):
+        name, style = f"fragment {entry.seq_no}", "green"
+    else:
+        name, style = f"snapshot of depth {entry.depth}", "bold cyan"
+    start, limit = entry.start, entry.limit
+    records = output.count(limit.offset - start.offset, "record")
+    times = output.moment(start.timestamp_us)
+    if limit.timestamp_us != start.timestamp_us:
+        times += f" to {output.moment(limit.timestamp_us)}"
+    return Text.assemble(
+        (name, style),
+        f"  offsets {start.offset} to {limit.offset - 1}  {records}  ",
+        f"{output.size(entry.num_bytes)}",
+        (f"  {times}  setsum {entry.setsum.hexdigest()[:SETSUM_DIGITS]}…", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )

@@ -1,0 +1,1 @@
+"""Commands for records: ``append``, ``read``, ``follow``."""

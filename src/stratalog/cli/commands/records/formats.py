@@ -1,0 +1,85 @@
+"""How records are printed.
+
+text              offset, time and body in columns; one line a record, safe for a terminal
+json              one object a line; a body that is no UTF-8 comes as ``body_base64``
+raw               the bodies, each with a newline: what `append` was given
+length-prefixed   u32 big-endian, then the body: exact for any bytes
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from stratalog.cli.commands.records.framing import with_length
+from stratalog.cli.output import moment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OFFSET_WIDTH = 10
+
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != ord("\t")
+} | {ord("\n"): "\\n", ord("\r"): "\\r"}
+
+
+class Format(StrEnum):
+    """A way to print records."""
+
+    TEXT = "text"
+    JSON = "json"
+    RAW = "raw"
+    LENGTH_PREFIXED = "length-prefixed"
+
+
+def encode(batch: pa.RecordBatch, form: Format) -> bytes:
+    """The records of a batch in a format."""
+    return _ENCODERS[form](*(column.to_pylist() for column in batch.columns))
+
+
+def printable(body: bytes) -> str:
+    """A body on one line, without anything that a terminal would obey."""
+    return body.decode("utf-8", "backslashreplace").translate(_CONTROLS)
+
+
+def _text(offsets: list[int], times: list[int], bodies: list[bytes]) -> bytes:
+    rows = zip(offsets, times, bodies, strict=True)
+    return "".join(
+        f"{offset:>{OFFSET_WIDTH}}  {moment(time)}  {printable(body)}\n"
+        for offset, time, body in rows
+    ).encode("utf-8", "backslashreplace")
+
+
+def _json(offsets: list[int], times: list[int], bodies: list[bytes]) -> bytes:
+    import msgspec
+
+    rows = zip(offsets, times, bodies, strict=True)
+    return msgspec.json.Encoder().encode_lines(
+        [{"offset": offset, "timestamp_us": time, **_body(body)} for offset, time, body in rows]
+    )
+
+
+def _body(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def _raw(_offsets: list[int], _times: list[int], bodies: list[bytes]) -> bytes:
+    return b"\n".join([*bodies, b""])
+
+
+def _length_prefixed(_offsets: list[int], _times: list[int], bodies: list[bytes]) -> bytes:
+    return b"".join(map(with_length, bodies))
+
+
+_ENCODERS: dict[Format, Callable[[list[int], list[int], list[bytes]], bytes]] = {
+    Format.TEXT: _text,
+    Format.JSON: _json,
+    Format.RAW: _raw,
+    Format.LENGTH_PREFIXED: _length_prefixed,
+}

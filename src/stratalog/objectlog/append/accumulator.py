@@ -1,0 +1,193 @@
+"""What waits to be written: submissions in call order, within bounds.
+
+A submission is one `append` or one `append_many`: its records stay together. It is settled once,
+through its future. A caller that was cancelled has merely stopped looking at that future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import chain, takewhile
+from operator import attrgetter
+
+import msgspec
+
+from stratalog.errors import StratalogError
+from stratalog.objectlog.stored import LogPosition, Span
+
+Result = LogPosition | Span
+
+
+class Submission(msgspec.Struct, eq=False, gc=False):
+    """Records that are appended together, and the promise of an answer."""
+
+    bodies: Sequence[bytes]
+    size: int
+    future: asyncio.Future[Result]
+    called_s: float
+    one: bool
+    watched: bool
+    expected_offset: int | None
+
+    def succeed(self, first_offset: int, timestamp_us: int) -> None:
+        """Answer a caller that is still there."""
+        first = LogPosition(first_offset, timestamp_us)
+        self.future.set_result(first if self.one else Span(first, first_offset + len(self.bodies)))
+
+    def fail(self, error: StratalogError) -> None:
+        if self.future.done():
+            return
+        self.future.set_exception(error.copy())
+
+    def take_unseen_failure(self) -> StratalogError | None:
+        """The failure, if nobody has looked at the future yet. From now on it counts as seen."""
+        if self.future.cancelled() or not self.future._log_traceback:
+            return None
+        error = self.future.exception()
+        return error.copy() if isinstance(error, StratalogError) else None
+
+
+_bodies_of = attrgetter("bodies")
+
+
+class Accumulator:
+    """The queue, and those who wait for room in it."""
+
+    def __init__(self, bytes_max: int, records_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._records_max = records_max
+        self._waiting: deque[Submission] = deque()
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._turn_given = False
+        self._conditional = 0
+        self.bytes = 0
+        self.records = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def has_room(self) -> bool:
+        """Whether one more submission may enter, of whatever size."""
+        return self.bytes < self._bytes_max and self.records < self._records_max
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a newcomer has to wait: there is no room, or others are in line for it."""
+        return (
+            self.bytes >= self._bytes_max or self.records >= self._records_max or bool(self._room)
+        )
+
+    async def wait_for_room(self) -> None:
+        """Wait for one's turn. Turns come in the order of the calls."""
+        if not self.crowded:
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._room.append(turn)
+        try:
+            await turn
+        finally:
+            if turn.done() and not turn.cancelled():
+                # Whatever its owner makes of this turn: afterwards it is the next one's.
+                loop.call_soon(self._end_turn)
+
+    def push(self, submission: Submission) -> None:
+        self._waiting.append(submission)
+        self.bytes += submission.size
+        self.records += len(submission.bodies)
+        if submission.expected_offset is not None:
+            self._conditional += 1
+
+    def push_back(self, submissions: Iterable[Submission]) -> None:
+        """Put submissions at the front again, in their order."""
+        again = list(submissions)
+        self._waiting.extendleft(reversed(again))
+        for submission in again:
+            self.bytes += submission.size
+            self.records += len(submission.bodies)
+            self._conditional += submission.expected_offset is not None
+
+    @property
+    def first(self) -> Submission | None:
+        return self._waiting[0] if self._waiting else None
+
+    def leading_conditional(self) -> list[Submission]:
+        """The submissions at the front that expect an offset."""
+        return list(takewhile(lambda each: each.expected_offset is not None, self._waiting))
+
+    @property
+    def last(self) -> Submission | None:
+        return self._waiting[-1] if self._waiting else None
+
+    def take(self, bytes_max: int, next_offset: int) -> tuple[list[Submission], list[bytes], int]:
+        """Take the first submission, and those behind it that fit in with it.
+
+        Gives them, their records, and the size of these. ``next_offset`` is where the first one
+        would land; a submission that expects another offset than its own is left.
+        """
+        if self.bytes <= bytes_max and not self._conditional:
+            taken, size = list(self._waiting), self.bytes
+            self._waiting.clear()
+            bodies = list(chain.from_iterable(map(_bodies_of, taken)))
+        else:
+            taken, bodies, size = self._take_those_that_fit(bytes_max, next_offset)
+        self.bytes -= size
+        self.records -= len(bodies)
+        if self._room:
+            self._give_turn()
+        return taken, bodies, size
+
+    def _take_those_that_fit(
+        self, bytes_max: int, next_offset: int
+    ) -> tuple[list[Submission], list[bytes], int]:
+        waiting = self._waiting
+        taken: list[Submission] = []
+        bodies: list[bytes] = []
+        size = 0
+        while waiting:
+            head = waiting[0]
+            if taken:
+                if size + head.size > bytes_max:
+                    break
+                if head.expected_offset not in (None, next_offset + len(bodies)):
+                    break
+            taken.append(waiting.popleft())
+            self._conditional -= head.expected_offset is not None
+            bodies.extend(head.bodies)
+            size += head.size
+        return taken, bodies, size
+
+    def pop(self) -> Submission:
+        """Take the first submission alone."""
+        submission = self._waiting.popleft()
+        self._conditional -= submission.expected_offset is not None
+        self.bytes -= submission.size
+        self.records -= len(submission.bodies)
+        if self._room:
+            self._give_turn()
+        return submission
+
+    def drain(self) -> list[Submission]:
+        """Take everything out, and let those who wait for room find that the writer stopped."""
+        everything = list(self._waiting)
+        self._waiting.clear()
+        self.bytes = self.records = self._conditional = 0
+        while self._room:
+            turn = self._room.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        return everything
+
+    def _end_turn(self) -> None:
+        self._turn_given = False
+        self._give_turn()
+
+    def _give_turn(self) -> None:
+        """Wake the first in line that is still there, if there is room. One turn at a time."""
+        while self._room and not self._turn_given and self.has_room():
+            turn = self._room.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._turn_given = True

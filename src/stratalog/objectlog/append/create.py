@@ -1,0 +1,78 @@
+"""Bringing a log into being: one conditional put, on a store that has shown to keep its word."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stratalog.errors import Exists, NotFound, Unknown
+from stratalog.objectlog.stored import (
+    FIRST_OFFSET,
+    MANIFEST_PATH,
+    Manifest,
+    check_offset,
+    load_manifest,
+    writer_label,
+)
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import Patience, Store, StoreLike, create, open_store, probe
+
+CREATE_TIMEOUT_S = 60.0
+
+
+async def create_log(
+    url: StoreLike,
+    *,
+    exist_ok: bool = False,
+    first_offset: int = FIRST_OFFSET,
+    writer: str = "create_log",
+    name: str | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> None:
+    """Create an empty log. ``Exists`` if there is one, unless ``exist_ok``.
+
+    Its first record gets ``first_offset``: a log that takes over where another one ends. ``name``
+    is kept with it, for those who meet it without knowing what it is called.
+    The store is probed first, once per process: a store that ignores conditions is refused.
+    """
+    check_offset(first_offset)
+    store = open_store(url)
+    if await _is_there(store):
+        if exist_ok:
+            return
+        raise _exists(store)
+    await probe(store, runtime)
+    manifest = Manifest.of_new_log(writer_label(writer), runtime, first_offset)
+    manifest = msgspec.structs.replace(manifest, name=name)
+    try:
+        await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
+    except Exists:
+        if not exist_ok:
+            raise _exists(store) from None
+    except Unknown:
+        if not exist_ok or not await _is_there(store):
+            raise
+
+
+async def load_or_create(store: Store, *, writer: str, runtime: Runtime) -> tuple[Manifest, str]:
+    """The manifest of the log, which is created if need be."""
+    try:
+        return await load_manifest(store)
+    except NotFound:
+        await create_log(store, exist_ok=True, writer=writer, runtime=runtime)
+    return await load_manifest(store)
+
+
+async def _is_there(store: Store) -> bool:
+    try:
+        await load_manifest(store)
+    except NotFound:
+        return False
+    return True
+
+
+def _exists(store: Store) -> Exists:
+    return Exists(
+        f"there is already a log at {store.url}",
+        path=MANIFEST_PATH,
+        hint="Open it, or choose another place.",
+    )

@@ -1,0 +1,124 @@
+"""Roll-ups in the background: stored beside the commits, linked by a commit that happens anyway.
+
+One is under way at a time. Those that are stored wait in ``ready``, in the order in which they
+were planned, and each is planned on top of the ones before it. A commit applies them in that order
+and stops at the first that no longer fits (its entries were changed meanwhile); that one and those
+after it are dropped and left to the sweep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from stratalog.errors import StratalogError
+from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.stored import Manifest, Snapshot, UploadNames
+from stratalog.objectlog.tree import (
+    Rollup,
+    RollupPlan,
+    Tree,
+    apply_rollup,
+    children_of,
+    make_snapshot,
+    plan_rollup,
+)
+from stratalog.runtime import Runtime
+from stratalog.setsum import Setsum
+from stratalog.store import Patience, Store, put_once
+
+log = logging.getLogger(__name__)
+
+
+class Roller:
+    """Moves old entries of one log into snapshots."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        writer: str,
+        options: WriterOptions,
+        runtime: Runtime,
+        counters: WriterCounters,
+    ) -> None:
+        self._store = store
+        self._tree = tree
+        self._writer = writer
+        self._options = options
+        self._runtime = runtime
+        self._counters = counters
+        self._under_way: asyncio.Task[None] | None = None
+        self._ready: list[Rollup] = []
+
+    def apply(self, manifest: Manifest) -> tuple[Manifest, int]:
+        """The manifest with all that is ready and still fits, and how many that are."""
+        for number, rollup in enumerate(self._ready):
+            rolled = apply_rollup(manifest, rollup)
+            if rolled is None:
+                del self._ready[number:]
+                break
+            manifest = rolled
+        return manifest, len(self._ready)
+
+    def forget(self, count: int) -> None:
+        """So many of those that were ready are linked now."""
+        del self._ready[:count]
+
+    def consider(self, manifest: Manifest, names: UploadNames) -> bool:
+        """Start the next roll-up if one is due. True if one is under way."""
+        if self._under_way is not None and not self._under_way.done():
+            return True
+        base, _ = self.apply(manifest)
+        plan = plan_rollup(base, self._options.rollup_entries, self._options.snapshot_entries_max)
+        if plan is None:
+            return False
+        self._under_way = asyncio.ensure_future(self._roll_up(plan, names, manifest.sweep_epoch))
+        return True
+
+    async def wait(self, known: int) -> bool:
+        """Wait for the roll-up under way. True if more than the ``known`` ones are ready now."""
+        if self._under_way is not None:
+            await asyncio.wait([self._under_way])
+        return len(self._ready) > known
+
+    async def close(self) -> None:
+        """Stop. What was stored and nobody linked is left to the sweep."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+            await asyncio.gather(self._under_way, return_exceptions=True)
+
+    async def _roll_up(self, plan: RollupPlan, names: UploadNames, sweep_epoch: int) -> None:
+        try:
+            snapshot, replaced = await self._store_snapshot(plan, names)
+        except StratalogError as error:
+            log.warning("a snapshot could not be stored, will try again: %s", error)
+            return
+        self._ready.append(Rollup(snapshot.pointer(), replaced, sweep_epoch))
+
+    async def _store_snapshot(
+        self, plan: RollupPlan, names: UploadNames
+    ) -> tuple[Snapshot, tuple[str, ...]]:
+        host = await self._host(plan)
+        children, replaced = children_of(plan, host, self._options.snapshot_entries_max)
+        path = names.snapshot(Setsum.total(child.setsum for child in children))
+        snapshot = make_snapshot(children, plan.depth, path, self._writer)
+        data = snapshot.to_json()
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        patience = Patience(self._runtime, self._options.timeout_s)
+        await put_once(self._store, lambda: path, data, patience)
+        self._counters.snapshots.add(loop.time() - started_s, len(data))
+        self._tree.remember(snapshot, len(data))
+        return snapshot, replaced
+
+    async def _host(self, plan: RollupPlan) -> Snapshot | None:
+        """The node that may lend its children. A roll-up does without one that cannot be read."""
+        if plan.host is None:
+            return None
+        try:
+            return await self._tree.snapshot(plan.host)
+        except StratalogError as error:
+            log.warning("cannot read %s: %s", plan.host.path, error)
+            return None

@@ -1,0 +1,94 @@
+"""Turning a draft into a stored fragment: hash, encode, put under a fresh name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from stratalog.objectlog.append.committer import Committer, Upload
+from stratalog.objectlog.append.units import Draft
+from stratalog.objectlog.options import KIB, WriterOptions
+from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.stored import UploadNames, encode_fragment
+from stratalog.runtime import Runtime
+from stratalog.store import Patience, Store, put_made_once, put_once
+
+ENCODE_INLINE_BYTES_MAX = 32 * KIB
+
+Beside = Callable[[int, int], Awaitable[None]]
+"""What else must be durable before a fragment may be linked. It is told the offset after the
+fragment's last record, and the sweep epoch in which its upload began."""
+
+
+class Uploader:
+    """Stores drafts for one writer."""
+
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        options: WriterOptions,
+        runtime: Runtime,
+        counters: WriterCounters,
+        beside: Beside | None = None,
+    ) -> None:
+        self._store = store
+        self._beside = beside
+        self._committer = committer
+        self._options = options
+        self._runtime = runtime
+        self._counters = counters
+
+    async def upload(self, draft: Draft, timestamp_us: int) -> None:
+        """Store a draft. It may be linked only in the epoch in which this began."""
+        names, epoch = self._committer.names, self._committer.manifest.sweep_epoch
+        storing = self._store_draft(draft, timestamp_us, names)
+        if self._beside is None:
+            path = await storing
+        else:
+            end = draft.first_offset + len(draft.bodies)
+            path = await _both(storing, self._beside(end, epoch))
+        assert draft.encoded is not None
+        draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
+
+    async def _store_draft(self, draft: Draft, timestamp_us: int, names: UploadNames) -> str:
+        """Encode and put; gives its path.
+
+        A small draft is encoded at once: to hand it to a thread would take longer. So is one that
+        was encoded before and is stored again.
+        """
+        loop, begun_s = asyncio.get_running_loop(), [0.0]
+
+        def encode() -> bytes:
+            if draft.encoded is None:
+                draft.encoded = encode_fragment(
+                    draft.first_offset, timestamp_us, draft.bodies, self._options.compression
+                )
+            begun_s[0] = loop.time()
+            return draft.encoded.data
+
+        def new_path() -> str:
+            return names.fragment(draft.seq_no)
+
+        patience = Patience(self._runtime, self._options.timeout_s)
+        if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
+            path = await put_once(self._store, new_path, encode(), patience)
+        else:
+            path = await put_made_once(self._store, new_path, encode, patience, self._runtime)
+        assert draft.encoded is not None
+        draft.put_s = loop.time() - begun_s[0]
+        self._counters.fragments.add(draft.put_s, len(draft.encoded.data))
+        return path
+
+
+async def _both(storing: Coroutine[Any, Any, str], beside: Awaitable[None]) -> str:
+    """Both at the same time. If what is beside fails, it is as if the upload had."""
+    stored = asyncio.ensure_future(storing)
+    try:
+        await beside
+    except BaseException:
+        stored.cancel()
+        await asyncio.gather(stored, return_exceptions=True)
+        raise
+    return await stored

@@ -1,0 +1,297 @@
+"""The writer: what a program holds to append to a log.
+
+    async with LogWriter.open(url, create=True) as log:
+        position = await log.append(b"one")
+
+An append returns when its record is durable and linked. It can fail in two ways: with ``Unknown``
+it may have happened; with any other error it did not. A cancelled caller does not cancel its
+append. A writer belongs to the event loop that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from threading import get_ident
+from typing import NoReturn, cast
+
+from stratalog.errors import Closed, Full, Invalid
+from stratalog.meter import Timing
+from stratalog.objectlog.append.accumulator import Accumulator, Result, Submission
+from stratalog.objectlog.append.committer import Committer
+from stratalog.objectlog.append.create import load_or_create
+from stratalog.objectlog.append.sender import Sender
+from stratalog.objectlog.append.uploader import Beside
+from stratalog.objectlog.opening import Opening
+from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
+from stratalog.objectlog.pickling import unsendable
+from stratalog.objectlog.stats import WriterCounters, summarise
+from stratalog.objectlog.stored import (
+    LogPosition,
+    Manifest,
+    Span,
+    check_offset,
+    load_manifest,
+    writer_label,
+)
+from stratalog.objectlog.tree import Change
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import CountedStore, PatientStore, StoreLike, open_store
+
+Body = bytes | bytearray | memoryview
+
+DEFAULT_OPTIONS = WriterOptions()
+
+
+class LogWriter:
+    """Appends records to one log. Made by ``LogWriter.open``."""
+
+    def __init__(
+        self,
+        store: CountedStore,
+        manifest: Manifest,
+        etag: str,
+        writer: str,
+        options: WriterOptions,
+        runtime: Runtime,
+        beside: Beside | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._opened_s = self._loop.time()
+        self._usage = store.usage
+        self._options = options
+        self._record_bytes_max = options.record_bytes_max
+        self._counters = WriterCounters()
+        self._accumulator = Accumulator(options.queue_bytes_max, options.queue_records_max)
+        self._committer = Committer(
+            store,
+            manifest,
+            etag,
+            writer=writer,
+            options=options,
+            runtime=runtime,
+            counters=self._counters,
+        )
+        self._sender = Sender(
+            store, self._committer, self._accumulator, options, runtime, self._counters, beside
+        )
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: StoreLike,
+        *,
+        writer: str | None = None,
+        create: bool = False,
+        beside: Beside | None = None,
+        options: WriterOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> Opening[LogWriter]:
+        """Open a log for appending, with one read. ``NotFound`` if there is none, or ``create`` it.
+
+        ``writer`` is a name for people, stored in the manifest. Any number of writers may be open;
+        at most one of them wins each position. ``beside`` is awaited for each fragment while it is
+        stored, and the fragment is linked only if that succeeds.
+        """
+
+        async def start() -> LogWriter:
+            store = CountedStore(open_store(url))
+            label = writer_label(writer)
+            patient = PatientStore(store, runtime, options.timeout_s)
+            if create:
+                manifest, etag = await load_or_create(patient, writer=label, runtime=runtime)
+            else:
+                manifest, etag = await load_manifest(patient)
+            manifest.check_writable()
+            return cls(store, manifest, etag, label, options, runtime, beside)
+
+        return Opening(start)
+
+    def __reduce__(self) -> NoReturn:
+        raise unsendable(self, "Send the URL, and open a writer where it is used.")
+
+    async def append(self, body: Body, *, expected_offset: int | None = None) -> LogPosition:
+        """Append one record; returns its position once it is durable.
+
+        With ``expected_offset`` it lands exactly there, or fails with ``Conflict`` whose
+        ``actual`` is the offset where the log ends.
+        """
+        record = self._checked(body)
+        if self._accumulator.crowded:
+            await self._room()
+        size = len(record) + RECORD_OVERHEAD_BYTES
+        future = self._enqueue((record,), size, True, True, expected_offset)
+        return await future  # type: ignore[return-value]
+
+    async def append_many(
+        self, bodies: Iterable[Body], *, expected_offset: int | None = None
+    ) -> Span:
+        """Append records that stay together: all of them or none, without a gap."""
+        many: object = bodies
+        if not isinstance(many, Iterable) or isinstance(many, bytes | bytearray | memoryview):
+            raise Invalid(
+                "append_many takes an iterable of bodies; append takes one",
+                hint="Use append, or give a list of bodies.",
+            )
+        records = [self._checked(body) for body in bodies]
+        if not records:
+            raise Invalid(
+                "an empty batch cannot be appended",
+                hint="Leave out the call when there is nothing to append.",
+            )
+        size = sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
+        if size > self._options.batch_bytes_max:
+            raise Invalid(
+                f"a batch of {size} bytes is larger than batch_bytes_max",
+                hint="Append it in parts, or raise WriterOptions.batch_bytes_max.",
+                expected=self._options.batch_bytes_max,
+                actual=size,
+            )
+        if self._accumulator.crowded:
+            await self._room()
+        return cast(Span, await self._enqueue(records, size, False, True, expected_offset))
+
+    def submit(self, body: Body, *, expected_offset: int | None = None) -> Awaitable[LogPosition]:
+        """Append without waiting: gives a future. Records keep the order of the calls.
+
+        Raises ``Full`` when the queue is full; ``await log.drain()`` waits for room. A failure
+        that nobody looks at in the future is raised by the next ``flush`` or by ``close``.
+        """
+        record = self._checked(body)
+        if not self._accumulator.has_room():
+            raise self._full()
+        size = len(record) + RECORD_OVERHEAD_BYTES
+        return cast(
+            Awaitable[LogPosition], self._enqueue((record,), size, True, False, expected_offset)
+        )
+
+    async def drain(self) -> None:
+        """Wait until the queue has room for one more record."""
+        self._check_loop()
+        self._check_open()
+        await self._accumulator.wait_for_room()
+        self._check_open()
+
+    async def flush(self) -> None:
+        """Wait until everything submitted so far is settled.
+
+        Raises the first failure of a ``submit`` whose future nobody has looked at.
+        """
+        self._check_loop()
+        await self._sender.wait_until_settled()
+        self._raise_unseen_failure()
+
+    async def close(self) -> None:
+        """Settle what was submitted, then stop. Further appends raise ``Closed``.
+
+        Raises the first failure of a ``submit`` whose future nobody has looked at.
+        """
+        self._check_loop()
+        self._closed = True
+        await self._sender.wait_until_idle()
+        await self._sender.close()
+        await self._committer.close()
+        self._raise_unseen_failure()
+
+    async def amend(self, change: Change) -> bool:
+        """Let this writer put a change of the past, in turn with its own manifests.
+
+        For collectors and the like that run beside it: what they would put on their own would
+        cost it a lost put. False if the change is not in the manifest afterwards.
+        """
+        self._check_loop()
+        self._check_open()
+        return await self._committer.amend(change)
+
+    def _raise_unseen_failure(self) -> None:
+        failure = self._sender.take_unseen_failure()
+        if failure is not None:
+            raise failure
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest that this writer knows."""
+        return self._committer.manifest
+
+    @property
+    def tail(self) -> int:
+        """The next offset of the log, as far as this writer knows."""
+        return self._committer.manifest.tail.offset
+
+    @property
+    def incarnation(self) -> str:
+        """The random name under which this opening uploads."""
+        return self._committer.names.incarnation
+
+    @property
+    def stats(self) -> Mapping[str, int | Timing]:
+        """Counters and latencies since the writer was opened, and its requests by class."""
+        return summarise(self._counters, self._usage, self._loop.time() - self._opened_s)
+
+    def _enqueue(
+        self,
+        records: tuple[bytes, ...] | list[bytes],
+        size: int,
+        one: bool,
+        watched: bool,
+        expected_offset: int | None,
+    ) -> asyncio.Future[Result]:
+        sender, loop = self._sender, self._loop
+        if self._closed or sender.stopped is not None:
+            self._check_open()
+        if expected_offset is not None:
+            check_offset(expected_offset)
+        if sender.turn != get_ident() or not loop.is_running():
+            # Only the first caller of a turn: to ask for the running loop takes a system call.
+            self._check_loop()
+            sender.wake()
+        future: asyncio.Future[Result] = loop.create_future()
+        self._accumulator.push(
+            Submission(records, size, future, sender.woken_s, one, watched, expected_offset)
+        )
+        return future
+
+    def _checked(self, body: Body) -> bytes:
+        if type(body) is bytes and len(body) <= self._record_bytes_max:
+            return body
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise Invalid(
+                f"a record's body is bytes, not {type(body).__name__}",
+                hint="Encode it first, e.g. text.encode().",
+            )
+        size = memoryview(body).nbytes
+        if size > self._record_bytes_max:
+            raise Invalid(
+                f"a record of {size} bytes is larger than record_bytes_max",
+                hint="Split it, or raise WriterOptions.record_bytes_max.",
+                expected=self._record_bytes_max,
+                actual=size,
+            )
+        return bytes(body)
+
+    def _check_open(self) -> None:
+        if self._sender.stopped is not None:
+            raise self._sender.stopped.copy()
+        if self._closed:
+            raise Closed("this writer is closed")
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise Invalid(
+                "this writer belongs to another event loop",
+                hint="Open one in each loop, or use stratalog.sync from threads.",
+            )
+
+    async def _room(self) -> None:
+        self._check_open()
+        if self._options.when_full == "raise":
+            raise self._full()
+        await self._accumulator.wait_for_room()
+
+    def _full(self) -> Full:
+        return Full(
+            f"{self._accumulator.records} records with {self._accumulator.bytes} bytes are waiting",
+            expected=self._options.queue_bytes_max,
+            actual=self._accumulator.bytes,
+        )

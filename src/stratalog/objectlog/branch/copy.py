@@ -1,0 +1,327 @@
+"""Copying a log: a stretch of its records in a new log of any store.
+
+Fragments are read, verified and stored as they are, byte for byte, under names of the target. They
+keep their offsets, times and sums, and get numbers of the target. Only a fragment that a boundary
+divides is encoded anew.
+
+    source ──► read, verify ──► store ──┐
+           ──► read, verify ──► store ──┼──► linked in order, a few at a time
+           ──► read, verify ──► store ──┘
+
+    1  the target's manifest, ``copying``   notes the stretch and the sum that it has in the source
+    2  a pin in the source                  what is not copied yet stays there
+    3  the fragments                        the target's tail tells how far the copy is
+    4  the target's manifest, ``done``      if its sum is the one that was noted
+    5  the pin is released
+
+Nobody else reads or writes a copy that is not done. A run that was cut short is resumed by the
+next one for the same stretch, and two at once help each other. Cursors and pins are not copied, nor
+is what the source knows of its writers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+
+from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, Trimmed
+from stratalog.objectlog.append import Committer, Outcome, Upload
+from stratalog.objectlog.branch.copy_source import CopySource
+from stratalog.objectlog.options import CopyOptions, WriterOptions
+from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.stored import (
+    FIRST_SEQ_NO,
+    MANIFEST_PATH,
+    CopyNote,
+    Fragment,
+    Manifest,
+    as_fields,
+    check_offset,
+    copy_note_of,
+    is_relative,
+    load_any_manifest,
+    writer_label,
+)
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import Setsum
+from stratalog.store import Patience, PatientStore, StoreLike, create, open_store, probe, put_once
+
+DEFAULT_OPTIONS = CopyOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """How far a copy is: what lies before ``next_offset`` is linked."""
+
+    first_offset: int
+    next_offset: int
+    limit_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy that is done."""
+
+    url: str
+    source: str
+    first_offset: int
+    limit_offset: int
+    """The offset after the last one that was copied."""
+
+    setsum: Setsum
+    """Of all that was copied, in the source and in the target."""
+
+    fragments: int
+    """How many fragments this run has copied. What earlier runs did is not counted."""
+
+    num_bytes: int
+
+
+OnProgress = Callable[[CopyProgress], None]
+
+
+async def copy_log(
+    source: StoreLike,
+    target: StoreLike,
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    on_progress: OnProgress | None = None,
+    writer: str | None = None,
+    options: CopyOptions = DEFAULT_OPTIONS,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Copied:
+    """A new log at ``target`` with a stretch of the records of ``source``, or with all.
+
+    It begins at the first offset that is copied, and may then be written to. Called again for the
+    same stretch it resumes what was cut short, and leaves a copy that is done as it is. ``Exists``
+    if another log is there; ``Trimmed`` if the source no longer has what is to be copied.
+    """
+    for offset in (from_offset, to_offset):
+        if offset is not None:
+            check_offset(offset)
+    copying = _Copying(source, target, on_progress, writer_label(writer), options, runtime)
+    return await copying.run(from_offset, to_offset)
+
+
+class _Again(Exception):
+    """Somebody else has changed the target or the pin: look where the copy stands."""
+
+
+class _Copying:
+    """One run of the five steps."""
+
+    def __init__(
+        self,
+        source: StoreLike,
+        target: StoreLike,
+        on_progress: OnProgress | None,
+        writer: str,
+        options: CopyOptions,
+        runtime: Runtime,
+    ) -> None:
+        self._source = CopySource(source, writer, options, runtime)
+        self._store = open_store(target)
+        self._target = PatientStore(self._store, runtime, options.timeout_s)
+        self._on_progress = on_progress
+        self._writer = writer
+        self._options = options
+        self._linking = WriterOptions(timeout_s=options.timeout_s)
+        self._runtime = runtime
+        self._fragments = self._num_bytes = 0
+        if self._source.url == self._target.url:
+            raise Invalid("a log cannot be its own copy", hint="Choose another place.")
+
+    async def run(self, from_offset: int | None, to_offset: int | None) -> Copied:
+        note = await self._begun(from_offset, to_offset)
+        if note.state == "copying":
+            await self._complete(note)
+        await self._source.let_go(note)
+        return Copied(
+            self._target.url,
+            note.source,
+            note.start,
+            note.limit,
+            note.setsum,
+            self._fragments,
+            self._num_bytes,
+        )
+
+    async def _begun(self, from_offset: int | None, to_offset: int | None) -> CopyNote:
+        """Step one, or the note of a run that has done it before."""
+        try:
+            manifest, _ = await load_any_manifest(self._target)
+        except NotFound:
+            return await self._begin(from_offset, to_offset)
+        note = copy_note_of(manifest)
+        if (
+            note is None
+            or note.source != self._source.url
+            or from_offset not in (None, note.start)
+            or to_offset not in (None, note.limit)
+        ):
+            raise self._taken()
+        return note
+
+    async def _begin(self, from_offset: int | None, to_offset: int | None) -> CopyNote:
+        note, begins = await self._source.plan(from_offset, to_offset)
+        await probe(self._target, self._runtime)
+        manifest = msgspec.structs.replace(
+            Manifest.of_new_log(self._writer, self._runtime),
+            initial_offset=begins,
+            initial_seq_no=FIRST_SEQ_NO,
+            copy=as_fields(note),
+        )
+        try:
+            await create(self._store, MANIFEST_PATH, manifest.to_json(), self._patience())
+        except Exists:
+            return await self._begun(from_offset, to_offset)
+        return note
+
+    async def _complete(self, note: CopyNote) -> None:
+        """Steps two to four, from where the target's tail is."""
+        while True:
+            manifest, etag = await load_any_manifest(self._target)
+            known, next_offset = copy_note_of(manifest), manifest.tail.offset
+            if known is None or known.id != note.id:
+                raise self._taken()
+            if known.state == "done":
+                return
+            committer = self._committer(manifest, etag)
+            try:
+                await self._go_on(committer, note, next_offset)
+                return
+            except _Again:
+                continue
+            except Trimmed:
+                # What was cut may have been copied before, by another run.
+                manifest, _ = await load_any_manifest(self._target)
+                if manifest.tail.offset == next_offset:
+                    raise
+            finally:
+                await committer.close()
+
+    async def _go_on(self, committer: Committer, note: CopyNote, next_offset: int) -> None:
+        version: str | None = None
+        try:
+            if next_offset < note.limit:
+                source, version = await self._source.hold(note, next_offset)
+                await self._copy_rest(committer, source, note)
+            await self._finish(committer, note)
+        except NotFound as error:
+            await self._source.look_again(error, version, next_offset)
+            raise _Again from None
+
+    def _committer(self, manifest: Manifest, etag: str) -> Committer:
+        return Committer(
+            self._store,
+            manifest,
+            etag,
+            writer=self._writer,
+            options=self._linking,
+            runtime=self._runtime,
+            counters=WriterCounters(),
+        )
+
+    async def _copy_rest(self, committer: Committer, source: Manifest, note: CopyNote) -> None:
+        """Step three: a bounded number of fragments under way, the oldest of them linked."""
+        start, seq_no = committer.manifest.tail.offset, committer.manifest.next_seq_no
+        under_way: deque[tuple[int, asyncio.Task[Upload]]] = deque()
+        try:
+            walk = self._source.walk(source, start, note.limit)
+            async with aclosing(walk) as fragments:
+                async for fragment in fragments:
+                    while under_way and self._is_full(under_way, fragment.num_bytes):
+                        await self._link_some(committer, under_way, note)
+                    copied = self._copied(committer, fragment, start, note.limit, seq_no)
+                    under_way.append((fragment.num_bytes, asyncio.ensure_future(copied)))
+                    seq_no += 1
+            while under_way:
+                await self._link_some(committer, under_way, note)
+        finally:
+            tasks = [task for _, task in under_way]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_full(self, under_way: deque[tuple[int, asyncio.Task[Upload]]], more: int) -> bool:
+        size = sum(size for size, _ in under_way)
+        return (
+            len(under_way) >= self._options.fragments_max or size + more > self._options.bytes_max
+        )
+
+    async def _copied(
+        self, committer: Committer, fragment: Fragment, start: int, limit: int, seq_no: int
+    ) -> Upload:
+        """A fragment, or the part of it that lies in the stretch, stored in the target."""
+        names, epoch = committer.names, committer.manifest.sweep_epoch
+        encoded, part = await self._source.read(fragment, start, limit)
+        named = names.staged if part is fragment and is_relative(fragment.path) else names.fragment
+        path = await put_once(self._store, lambda: named(seq_no), encoded.data, self._patience())
+        stored = msgspec.structs.replace(
+            part, path=path, seq_no=seq_no, seq_first=None, num_bytes=len(encoded.data), base=None
+        )
+        return Upload(stored, epoch)
+
+    async def _link_some(
+        self,
+        committer: Committer,
+        under_way: deque[tuple[int, asyncio.Task[Upload]]],
+        note: CopyNote,
+    ) -> None:
+        """Wait for the oldest and link them with one manifest, while the others go on."""
+        group = list(islice(under_way, self._linking.manifest_fragments_max))
+        uploads = [await task for _, task in group]
+        outcome = await committer.commit(uploads)
+        tail = committer.manifest.tail.offset
+        if outcome is not Outcome.LINKED or tail != uploads[-1].fragment.limit.offset:
+            raise _Again
+        for upload in uploads:
+            under_way.popleft()
+            self._fragments += 1
+            self._num_bytes += upload.fragment.num_bytes
+        if self._on_progress is not None:
+            self._on_progress(CopyProgress(note.start, tail, note.limit))
+        if not await self._source.keep():
+            raise _Again
+
+    async def _finish(self, committer: Committer, note: CopyNote) -> None:
+        """Step four: the copy has the sum that the source had, or it is never done."""
+        copied = committer.manifest.setsum
+        if copied != note.setsum and await self._source.was_compacted():
+            raise Conflict(
+                "the source was compacted while it was copied, so the copy is neither what it was "
+                "nor what it is",
+                path=MANIFEST_PATH,
+                hint="Destroy the copy, and copy again.",
+            )
+        if copied != note.setsum:
+            raise Corrupt(
+                "what was copied does not add up to what the source had",
+                path=MANIFEST_PATH,
+                expected=note.setsum.hexdigest(),
+                actual=copied.hexdigest(),
+            )
+        done = as_fields(msgspec.structs.replace(note, state="done"))
+
+        def finish(manifest: Manifest) -> Manifest:
+            return msgspec.structs.replace(manifest, copy=done, write_id=self._runtime.new_id())
+
+        if not await committer.amend(finish):
+            raise _Again
+
+    def _patience(self) -> Patience:
+        return Patience(self._runtime, self._options.timeout_s)
+
+    def _taken(self) -> Exists:
+        return Exists(
+            f"there is already a log at {self._target.url}, and it is not this copy",
+            path=MANIFEST_PATH,
+            hint="A copy begins where nothing is; to resume one, ask for the same stretch.",
+        )

@@ -1,0 +1,35 @@
+"""Whether a stored log is what was written: scrub, verify, and repair of what can be proven."""
+
+from stratalog.objectlog.check.damage import Damage, DamageKind, about
+from stratalog.objectlog.check.numbering import Numbers, Seen, Stretch, stretches_of
+from stratalog.objectlog.check.repair_log import RepairReport, repair
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.check.scrub_read import Examined, examine_read, read_object, tree_of
+from stratalog.objectlog.check.scrub_report import ScrubReport
+from stratalog.objectlog.check.scrub_walk import TreeWalk
+from stratalog.objectlog.check.tree_check import decode_leniently, examine_node
+from stratalog.objectlog.check.verify_log import Check, VerifyReport, verify
+
+__all__ = [
+    "Check",
+    "Damage",
+    "DamageKind",
+    "Examined",
+    "Numbers",
+    "RepairReport",
+    "ScrubReport",
+    "Seen",
+    "Stretch",
+    "TreeWalk",
+    "VerifyReport",
+    "about",
+    "decode_leniently",
+    "examine_node",
+    "examine_read",
+    "read_object",
+    "repair",
+    "scrub",
+    "stretches_of",
+    "tree_of",
+    "verify",
+]

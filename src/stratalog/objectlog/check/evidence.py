@@ -1,0 +1,196 @@
+"""What proves the children of a lost node: fragments that fill its place exactly.
+
+The pointer to the node says which offsets it spans, what its records add up to, and how many bytes
+they are stored in. Fragments carry their number in their name, offsets and times in their rows. So
+the fragments between the node's neighbours are listed and read, each entry is made anew from what
+is stored, and the entries count as the children if they follow each other without a gap and match
+the pointer in range, sum and bytes. Fragments that were uploaded and never linked may lie between
+them; a sum of 256 bits tells them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stratalog.errors import Corrupt, NotFound
+from stratalog.objectlog.stored import (
+    BUCKET_FRAGMENTS,
+    RECORD_SCHEMA,
+    Fragment,
+    Kind,
+    LogPosition,
+    Manifest,
+    SnapshotPointer,
+    decode_fragment,
+    own,
+    sum_of_records,
+)
+from stratalog.objectlog.tree import Tree, Window
+from stratalog.runtime import Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import Store
+
+READS_AT_ONCE = 8
+STEPS_MAX = 1_000_000
+
+_NUMBER = re.compile(r"/FragmentSeqNo=([0-9a-f]{16})\.parquet")
+
+
+class Unproven(Exception):
+    """It cannot be shown what the node was. The message says why."""
+
+
+async def children_of(
+    store: Store, tree: Tree, manifest: Manifest, pointer: SnapshotPointer, runtime: Runtime
+) -> tuple[Fragment, ...]:
+    """The fragments below a node that cannot be read, proven; or ``Unproven``."""
+    before, after = await _neighbours(tree, manifest, pointer)
+    room = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def read(path: str, seq_no: int) -> Fragment | None:
+        async with room:
+            try:
+                data = (await store.get(path)).data
+            except NotFound:
+                return None
+            return await runtime.compute(lambda: entry_of(path, seq_no, data))
+
+    listed = [row async for row in _listed(store, before, after)]
+    found = await asyncio.gather(*(read(path, seq_no) for path, seq_no in listed))
+    candidates = [
+        each
+        for each in found
+        if each is not None
+        and pointer.start.offset <= each.start.offset
+        and each.limit.offset <= pointer.limit.offset
+    ]
+    return prove(candidates, pointer)
+
+
+async def _neighbours(tree: Tree, manifest: Manifest, pointer: SnapshotPointer) -> tuple[int, int]:
+    """The numbers of the fragments before and after a node, or the widest that they can be.
+
+    Every fragment holds a record at least, so a node has no more of them than records.
+    """
+    start, limit = pointer.start.offset, pointer.limit.offset
+    before = await _number_at(tree, manifest, start - 1)
+    after = await _number_at(tree, manifest, limit)
+    most = limit - start
+    if after is None and before is None:
+        raise Unproven("its neighbours cannot be read either, so its fragments have no number")
+    if after is None:
+        assert before is not None
+        return before, before + most + 1
+    return max(0, after - most - 1) if before is None else before, after
+
+
+async def _number_at(tree: Tree, manifest: Manifest, offset: int) -> int | None:
+    """The number of the fragment that holds an offset, if the tree leads there."""
+    try:
+        async for fragment in tree.walk(manifest, Window(offset, offset + 1)):
+            return fragment.seq_no if isinstance(fragment.seq_no, int) else None
+    except (NotFound, Corrupt):
+        pass
+    return None
+
+
+async def _listed(store: Store, before: int, after: int) -> AsyncIterator[tuple[str, int]]:
+    """The stored fragments whose number lies between the two."""
+    first = (before + 1) // BUCKET_FRAGMENTS * BUCKET_FRAGMENTS
+    for bucket in range(first, after, BUCKET_FRAGMENTS):
+        async for row in store.list(f"log/Bucket={bucket:016x}/"):
+            name, number = own(row.path), _NUMBER.search(row.path)
+            if name is None or name.kind is not Kind.FRAGMENT or number is None:
+                continue
+            seq_no = int(number[1], 16)
+            if before < seq_no < after:
+                yield row.path, seq_no
+
+
+def entry_of(path: str, seq_no: int, data: bytes) -> Fragment | None:
+    """The entry that links these bytes, from the bytes alone. None if they do not tell it."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        if file.schema_arrow.names != RECORD_SCHEMA.names or not file.metadata.num_rows:
+            return None
+        ends = file.read(RECORD_SCHEMA.names[:2], use_threads=False)
+        first, last = ends.slice(0, 1).to_pylist()[0], ends.slice(len(ends) - 1).to_pylist()[0]
+        entry = Fragment(
+            path=path,
+            seq_no=seq_no,
+            start=LogPosition(first["offset"], first["timestamp_us"]),
+            limit=LogPosition(first["offset"] + len(ends), last["timestamp_us"]),
+            num_bytes=len(data),
+            setsum=EMPTY,
+        )
+        batch = decode_fragment(data, entry, verify=False)
+    except (Corrupt, pa.ArrowException, OSError, ValueError, TypeError):
+        return None
+    offsets, times_us = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+    setsum = sum_of_records(offsets, times_us, batch.column(2))
+    return msgspec.structs.replace(entry, setsum=setsum)
+
+
+def prove(candidates: Sequence[Fragment], pointer: SnapshotPointer) -> tuple[Fragment, ...]:
+    """The candidates that are the children of the pointer's node, or ``Unproven``."""
+    by_start: dict[int, list[Fragment]] = defaultdict(list)
+    for candidate in candidates:
+        by_start[candidate.start.offset].append(candidate)
+    gap_free = False
+    for chain in _chains(by_start, pointer):
+        gap_free = True
+        if _matches(chain, pointer):
+            if len(chain) == 1:
+                raise Unproven("it had a single child, and such a node is not written")
+            return chain
+    if gap_free:
+        raise Unproven("the fragments in its place do not add up to what it held")
+    reached = max((each.limit.offset for each in candidates), default=pointer.start.offset)
+    raise Unproven(
+        f"not all of its fragments can be read: {len(candidates)} were found between offsets "
+        f"{pointer.start.offset} and {pointer.limit.offset}, the last ends at {reached}"
+    )
+
+
+def _chains(
+    by_start: Mapping[int, Sequence[Fragment]], pointer: SnapshotPointer
+) -> Iterator[tuple[Fragment, ...]]:
+    """Every row of fragments that follow each other and span what the pointer spans."""
+    chain: list[Fragment] = []
+    choices = [iter(by_start.get(pointer.start.offset, ()))]
+    for _ in range(STEPS_MAX):
+        fragment = next(choices[-1], None)
+        if fragment is None:
+            choices.pop()
+            if not choices:
+                return
+            chain.pop()
+        elif not chain or fragment.seq_no == _following(chain[-1]):
+            chain.append(fragment)
+            if fragment.limit.offset == pointer.limit.offset:
+                yield tuple(chain)
+                chain.pop()
+            else:
+                choices.append(iter(by_start.get(fragment.limit.offset, ())))
+    raise Unproven("too many fragments in its place were uploaded and never linked")
+
+
+def _following(fragment: Fragment) -> int:
+    assert isinstance(fragment.seq_no, int), "candidates are numbered by their name"
+    return fragment.seq_no + 1
+
+
+def _matches(chain: Sequence[Fragment], pointer: SnapshotPointer) -> bool:
+    return (
+        Setsum.total(each.setsum for each in chain) == pointer.setsum
+        and sum(each.num_bytes for each in chain) == pointer.num_bytes
+        and chain[0].start.timestamp_us == pointer.start.timestamp_us
+        and chain[-1].limit.timestamp_us == pointer.limit.timestamp_us
+    )

@@ -1,0 +1,121 @@
+"""Reading what may be damaged: every answer of the store is a result, and none ends the scrub.
+
+A batch of fragments is read in parallel and examined in log order, by this process or by one that
+was started for it (``scrub_worker``). What comes back is small: damages, counts, and the entries
+whose object the store did not give, for the caller to look at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stratalog.errors import Denied, Invalid, NotFound, StratalogError, Unavailable
+from stratalog.objectlog.check.damage import Damage
+from stratalog.objectlog.check.fragment_check import examine_fragment, examine_size
+from stratalog.objectlog.options import KIB
+from stratalog.objectlog.stored import ByteCache, Entry, Fragment
+from stratalog.objectlog.tree import Tree
+from stratalog.runtime import Runtime
+from stratalog.store import Store, check_path, get_then
+
+EXAMINE_INLINE_BYTES_MAX = 32 * KIB
+
+NOT_READ = (NotFound, Denied, Unavailable, Invalid)
+"""What a store answers in place of an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What became of a batch: damages, bytes read, and which of its entries were not read."""
+
+    damages: tuple[Damage, ...] = ()
+    num_bytes: int = 0
+    unread: tuple[tuple[int, StratalogError], ...] = ()
+
+
+class Examiner(Protocol):
+    """Whoever reads and examines batches of fragments, several at a time."""
+
+    batch_fragments: int
+    """How many fragments a batch should have at most."""
+
+    batches: int
+    """How many batches should be under way."""
+
+    async def examine(self, batch: Sequence[Fragment]) -> Examined: ...
+
+    async def close(self) -> None: ...
+
+
+def tree_of(store: Store) -> Tree:
+    """What knows where an entry's object is. Nothing is kept: a scrub reads everything once."""
+    return Tree(store, ByteCache(0))
+
+
+async def read_object(tree: Tree, entry: Entry) -> bytes | StratalogError:
+    """The bytes of the object behind an entry, or why there are none."""
+    try:
+        return (await tree.store_of(entry).get(check_path(entry.path))).data
+    except NOT_READ as error:
+        return error
+
+
+async def read_size(tree: Tree, entry: Entry) -> int | StratalogError:
+    """The size of the object behind an entry, or why there is none."""
+    try:
+        return (await tree.store_of(entry).head(check_path(entry.path))).size
+    except NOT_READ as error:
+        return error
+
+
+def examine_read(entry: Fragment, found: bytes | int) -> tuple[Damage, ...]:
+    """All that is wrong with what was read: the bytes, or only their number."""
+    if isinstance(found, int):
+        return tuple(examine_size(found, entry))
+    return tuple(examine_fragment(found, entry))
+
+
+class LocalExaminer:
+    """Examines in this process, each fragment on a thread of its own if it is large."""
+
+    def __init__(self, store: Store, bodies: bool, fragments_max: int, runtime: Runtime) -> None:
+        self._tree = tree_of(store)
+        self._bodies = bodies
+        self._runtime = runtime
+        self.batch_fragments = 1
+        self.batches = fragments_max
+
+    async def examine(self, batch: Sequence[Fragment]) -> Examined:
+        damages: list[Damage] = []
+        unread: list[tuple[int, StratalogError]] = []
+        size = 0
+        for index, entry in enumerate(batch):
+            try:
+                found, read = await self._examine(entry)
+            except NOT_READ as error:
+                unread.append((index, error))
+                continue
+            damages += found
+            size += read
+        return Examined(tuple(damages), size, tuple(unread))
+
+    async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
+        """What is wrong with a fragment, and how many bytes of it were read."""
+        store, path = self._tree.store_of(entry), check_path(entry.path)
+
+        def examine(found: bytes | int) -> tuple[tuple[Damage, ...], int]:
+            return examine_read(entry, found), found if isinstance(found, int) else len(found)
+
+        if not self._bodies:
+            return examine((await store.head(path)).size)
+        if entry.num_bytes > EXAMINE_INLINE_BYTES_MAX:
+            return await get_then(store, path, examine, self._runtime)
+        data = (await store.get(path)).data
+        if len(data) <= EXAMINE_INLINE_BYTES_MAX:
+            return examine(data)
+        return await self._runtime.compute(lambda: examine(data))  # more than was promised
+
+    async def close(self) -> None:
+        """Nothing is kept open."""

@@ -1,0 +1,347 @@
+"""Verify: that a log is what it promises to be, shown from its stored bytes alone.
+
+    structure           manifest, snapshots and fragments are there, readable, and fit together
+    sums                every record is hashed; fragments, snapshots and manifest add up to it
+    continuity          offsets without a gap, times that never go back, fragments numbered in turn
+    self-description    records that say who wrote them as which one (``self_describing``) are
+                        there once, in order, and none is missing
+
+The first three are what a scrub examines. The fourth is looked at in the same pass, and what the
+hashed rows add up to is compared with the manifest once more as a whole. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.objectlog.check.damage import Damage, DamageKind
+from stratalog.objectlog.check.description_check import DescriptionCheck, Oddity
+from stratalog.objectlog.check.fragment_check import examine_fragment
+from stratalog.objectlog.check.numbering import Broken, Stretch, stretches_of
+from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.check.scrub_read import Examined, read_object, tree_of
+from stratalog.objectlog.check.scrub_report import ScrubReport
+from stratalog.objectlog.options import KIB, ScrubOptions
+from stratalog.objectlog.stored import (
+    FIRST_OFFSET,
+    Fragment,
+    Manifest,
+    decode_fragment,
+    load_manifest,
+)
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import PatientStore, Store, StoreLike, open_store
+
+OPTIONS = ScrubOptions(processes=0)
+EXAMINE_INLINE_BYTES_MAX = 32 * KIB
+
+CheckName = Literal["structure", "sums", "continuity", "self-description"]
+OnProgress = Callable[[int, int], None]
+"""Called with how many records were examined and how many there are."""
+
+_SUMS = frozenset(
+    {
+        DamageKind.MANIFEST_SUM,
+        DamageKind.SNAPSHOT_SUM,
+        DamageKind.FRAGMENT_SUM,
+    }
+)
+_CONTINUITY = frozenset(
+    {
+        DamageKind.MANIFEST_RANGE,
+        DamageKind.MANIFEST_TIME,
+        DamageKind.SEQUENCE_GAP,
+        DamageKind.SNAPSHOT_RANGE,
+        DamageKind.SNAPSHOT_TIME,
+        DamageKind.FRAGMENT_COUNT,
+        DamageKind.FRAGMENT_OFFSETS,
+        DamageKind.FRAGMENT_TIME,
+    }
+)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the four, and what it rests on."""
+
+    name: CheckName
+    held: bool
+    evidence: str
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was shown."""
+
+    url: str
+    checks: tuple[Check, ...]
+    first_offset: int
+    limit_offset: int
+    records: int
+    fragments: int
+    snapshots: int
+    num_bytes: int
+    setsum: str | None
+    """What the manifest promises."""
+
+    collected: str | None
+    hashed: str | None
+    """What the rows add up to. None if the log was collected or compacted while they were read."""
+
+    described_records: int
+    described_writers: int
+    damages: tuple[Damage, ...]
+    remarks: tuple[Damage, ...]
+    oddities: tuple[Oddity, ...]
+
+    @property
+    def proven(self) -> bool:
+        return all(check.held for check in self.checks)
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything, ready for JSON."""
+        return {
+            **msgspec.structs.asdict(self),
+            "proven": self.proven,
+            "damages": [damage.to_dict() for damage in self.damages],
+            "remarks": [remark.to_dict() for remark in self.remarks],
+            "oddities": [
+                {**msgspec.structs.asdict(o), "meaning": o.meaning} for o in self.oddities
+            ],
+        }
+
+
+async def verify(
+    url: StoreLike,
+    *,
+    on_progress: OnProgress | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> VerifyReport:
+    """Show that a log is what it promises to be, or say what is not. ``NotFound`` if there is none.
+
+    It ends where the log ended when it began, reads everything once, and writes nothing.
+    """
+    store = PatientStore(open_store(url), runtime, OPTIONS.timeout_s)
+    manifest = await _readable_manifest(store)
+    examiner = _Examiner(store, OPTIONS.fragments_max, runtime)
+    description = DescriptionCheck(FIRST_OFFSET if manifest is None else manifest.first_offset)
+    total = _Total(manifest)
+
+    def take_over(below: int | None) -> None:
+        for part in examiner.take(below):
+            start, limit = part.entry.start.offset, part.entry.limit.offset
+            description.add(start, limit, part.stretches, part.broken, sparse=part.entry.is_sparse)
+            total.add(part.entry)
+
+    def progress(report: ScrubReport) -> None:
+        take_over(report.next_offset)
+        if on_progress is not None:
+            whole = report.limit_offset - report.first_offset
+            on_progress(report.next_offset - report.first_offset, whole)
+
+    found = await scrub(
+        url,
+        options=OPTIONS,
+        on_progress=progress,
+        examiner=examiner,
+        runtime=runtime,
+    )
+    take_over(None)
+    hashed = total.hashed
+    if manifest is not None and await _was_compacted(store, manifest):
+        hashed = None
+    return _report(found, manifest, hashed, description)
+
+
+async def _readable_manifest(store: Store) -> Manifest | None:
+    """The manifest whose sum is compared. None if it is damaged, which the scrub tells better."""
+    try:
+        return (await load_manifest(store))[0]
+    except (Corrupt, NotFound):
+        return None
+
+
+async def _was_compacted(store: Store, before: Manifest) -> bool:
+    """Whether records have gone from the middle of the log since this manifest was read."""
+    current = await _readable_manifest(store)
+    return current is not None and current.compacted != before.compacted
+
+
+@dataclass(slots=True)
+class _Part:
+    """What is remembered of a good fragment until its turn has come."""
+
+    entry: Fragment
+    stretches: Sequence[Stretch]
+    broken: Sequence[Broken]
+
+
+class _Examiner:
+    """Reads fragments for a scrub, and keeps what their records say about themselves."""
+
+    def __init__(self, store: Store, fragments_max: int, runtime: Runtime) -> None:
+        self._tree = tree_of(store)
+        self._runtime = runtime
+        self._parts: list[tuple[int, int, _Part]] = []
+        self._taken = 0
+        self.batch_fragments = 1
+        self.batches = fragments_max
+
+    async def examine(self, batch: Sequence[Fragment]) -> Examined:
+        damages: list[Damage] = []
+        unread: list[tuple[int, StratalogError]] = []
+        size = 0
+        for index, entry in enumerate(batch):
+            data = await read_object(self._tree, entry)
+            if isinstance(data, StratalogError):
+                unread.append((index, data))
+                continue
+            size += len(data)
+            found = await self._examine(entry, data)
+            if isinstance(found, _Part):
+                self._taken += 1
+                heapq.heappush(self._parts, (entry.start.offset, self._taken, found))
+            else:
+                damages += found
+        return Examined(tuple(damages), size, tuple(unread))
+
+    async def _examine(self, entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
+        if len(data) <= EXAMINE_INLINE_BYTES_MAX:
+            return _examine(entry, data)
+        return await self._runtime.compute(lambda: _examine(entry, data))
+
+    def take(self, below: int | None) -> list[_Part]:
+        """The fragments before an offset, in the order of the log, and forget them."""
+        taken: list[_Part] = []
+        while self._parts and (below is None or self._parts[0][0] < below):
+            taken.append(heapq.heappop(self._parts)[2])
+        return taken
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def _examine(entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
+    damages = tuple(examine_fragment(data, entry))
+    if damages:
+        return damages
+    return _Part(entry, *stretches_of(decode_fragment(data, entry, verify=False)))
+
+
+class _Total:
+    """What the rows of a manifest's fragments add up to, taken in the order of the log."""
+
+    def __init__(self, manifest: Manifest | None) -> None:
+        self._next = 0 if manifest is None else manifest.first_offset
+        self._limit = None if manifest is None else manifest.tail.offset
+        self._sum = EMPTY
+
+    def add(self, entry: Fragment) -> None:
+        """A fragment whose rows were hashed and found to be as its entry says."""
+        if entry.start.offset == self._next != self._limit:
+            self._next = entry.limit.offset
+            self._sum += entry.setsum
+
+    @property
+    def hashed(self) -> Setsum | None:
+        """None if not all of it was there to be read."""
+        return self._sum if self._next == self._limit else None
+
+
+def _report(
+    found: ScrubReport,
+    manifest: Manifest | None,
+    hashed: Setsum | None,
+    description: DescriptionCheck,
+) -> VerifyReport:
+    oddities = description.oddities()
+    collected = EMPTY
+    if manifest is not None and isinstance(manifest.collected, Setsum):
+        collected = manifest.collected
+    balances = manifest is None or hashed is None or hashed + collected == manifest.setsum
+    return VerifyReport(
+        url=found.url,
+        checks=_checks(found, balances, hashed, description, oddities),
+        first_offset=found.first_offset,
+        limit_offset=found.limit_offset,
+        records=found.records,
+        fragments=found.fragments,
+        snapshots=found.snapshots,
+        num_bytes=found.num_bytes,
+        setsum=None if manifest is None else manifest.setsum.hexdigest(),
+        collected=None if manifest is None else collected.hexdigest(),
+        hashed=None if hashed is None else hashed.hexdigest(),
+        described_records=description.records,
+        described_writers=description.writers,
+        damages=found.damages,
+        remarks=found.remarks,
+        oddities=oddities,
+    )
+
+
+def _checks(
+    found: ScrubReport,
+    balances: bool,
+    hashed: Setsum | None,
+    description: DescriptionCheck,
+    oddities: Sequence[Oddity],
+) -> tuple[Check, ...]:
+    """Each damage counts for the check that it belongs to; a scrub that stopped shows nothing.
+
+    Without the structure there is no showing the rest, and a fragment with any damage was not
+    shown to add up.
+    """
+    kinds = [each.kind for each in found.damages]
+    in_structure = [kind.value for kind in kinds if kind not in _SUMS | _CONTINUITY]
+    in_sums = [
+        kind.value
+        for kind in kinds
+        if kind not in _CONTINUITY or kind.value.startswith("fragment-")
+    ]
+    in_continuity = [kind.value for kind in kinds if kind not in _SUMS]
+    added_up = "as the manifest says" if hashed is not None else "each fragment as its entry says"
+    fragments, snapshots = _count(found.fragments, "fragment"), _count(found.snapshots, "snapshot")
+    records, described = _count(found.records, "record"), _count(description.records, "record")
+    writers = _count(description.writers, "writer")
+    offsets = f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}"
+
+    def check(name: CheckName, against: Sequence[str], evidence: str) -> Check:
+        if against:
+            return Check(name=name, held=False, evidence=f"found {_tally(against)}")
+        if not found.finished:
+            stopped = f"stopped before offset {found.next_offset:,}: too much is damaged"
+            return Check(name=name, held=False, evidence=stopped)
+        return Check(name=name, held=True, evidence=evidence)
+
+    unbalanced = [] if balances else ["records that do not add up to what the manifest says"]
+    return (
+        check("structure", in_structure, f"{fragments} below {snapshots}"),
+        check("sums", in_sums or unbalanced, f"{records} hashed, adding up {added_up}"),
+        check(
+            "continuity",
+            in_continuity,
+            offsets if found.limit_offset > found.first_offset else "no offsets",
+        ),
+        check(
+            "self-description",
+            [each.kind for each in oddities],
+            f"{described} of {writers}" if description.records else "no record describes itself",
+        ),
+    )
+
+
+def _tally(names: Sequence[str]) -> str:
+    """Each name once, with how often it came if that was more than once."""
+    return ", ".join(
+        name if count == 1 else f"{count:,} {name}" for name, count in Counter(names).items()
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,26 @@
+"""Giving back space: what lies before the lowest cursor, and what nothing links."""
+
+from stratalog.objectlog.collection.collector import (
+    DEFAULT_OPTIONS,
+    Collected,
+    Collector,
+    Outlook,
+    collect,
+)
+from stratalog.objectlog.collection.sweep_log import SweepProgress, SweepReport, sweep, sweep_noting
+from stratalog.objectlog.collection.unlinked_objects import Amount, OnLeft, Survey
+
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "Amount",
+    "Collected",
+    "Collector",
+    "OnLeft",
+    "Outlook",
+    "Survey",
+    "SweepProgress",
+    "SweepReport",
+    "collect",
+    "sweep",
+    "sweep_noting",
+]

@@ -1,0 +1,382 @@
+"""Sweep: deleting what no manifest reaches, beside writers that may sleep for a week.
+
+Crashed and fenced writers leave fragments that nobody links, roll-ups leave the nodes that they
+took over, interrupted collections leave both. A sweep goes in this order, and needs all of it:
+
+    1  read the manifest, then the plan      what is being collected is the collector's
+    2  list, and walk the tree beside it     listed and not reached: a candidate
+    3  list the stages                       a long job's uploads are spared
+    4  raise the epoch, by CAS               what was uploaded before cannot be linked any more
+    5  walk the newest manifest              what was linked until then is no candidate
+    6  list the pins and walk them           what they hold stays, although nothing links it
+    7  delete the rest
+
+Every candidate was listed before the epoch was read and then raised, so its upload began before. A
+writer links only what it began to upload in the manifest's own epoch. So a candidate is linked in
+the manifest of step 5 or never, however long its writer sleeps and however late its put lands.
+
+A stage is registered before the first upload under it, so whoever lists an upload finds its stage
+afterwards. A pin counts if the manifest still has what it points to after it was written. So one
+that is too young for the list of step 6 holds only what the manifest of step 5 leads to. What only
+a released pin held is the collector's until that has cleared the pin.
+
+What does not look like a name of ours is reported and left alone.
+``docs/design/005-collection.md`` has the whole protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from stratalog.errors import Conflict, NotFound
+from stratalog.objectlog.collection.unlinked_objects import (
+    UNKNOWN_PATHS_MAX,
+    Amount,
+    OnLeft,
+    Survey,
+)
+from stratalog.objectlog.holds import (
+    PinStore,
+    StoredStage,
+    list_stages,
+    load_stage,
+    release_stage,
+    revoke_stage,
+    stage_path,
+)
+from stratalog.objectlog.options import SweepOptions
+from stratalog.objectlog.stored import (
+    GARBAGE_PATH,
+    ByteCache,
+    Manifest,
+    Snapshot,
+    load_garbage,
+    load_manifest,
+    own,
+)
+from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, missing, raise_epoch
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store
+
+DEFAULT_OPTIONS = SweepOptions()
+ATTEMPTS_MAX = 5
+STAGES_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """How far a sweep is."""
+
+    listed: int
+    deleted: int
+
+
+OnProgress = Callable[[SweepProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepReport:
+    """What a sweep found and did; after a dry run, what it would have done."""
+
+    url: str
+    dry_run: bool
+    rounds: int
+    epoch_before: int
+    epoch_after: int
+    listed: Amount
+    reached: Amount
+    """Linked by the manifest, directly or below a snapshot."""
+
+    pinned: Amount
+    """Linked by nothing any more, but held by a pin, or waiting for its clearing."""
+
+    pins: tuple[str, ...]
+    """The names of these pins."""
+
+    kept: Amount
+    """The log's other objects: its manifest, cursors, pins, stages, an empty plan."""
+
+    spared: Mapping[str, Amount]
+    """Linked by nothing, but uploaded under a live stage, by its incarnation."""
+
+    sparing: tuple[StoredStage, ...]
+    """These stages, also if they are not live any more."""
+
+    deleted: Amount
+    unknown: Amount
+    unknown_paths: tuple[str, ...]
+    """The first files that are not the log's. They are left alone."""
+
+    stages: tuple[StoredStage, ...]
+    """The stages that are live."""
+
+    stages_removed: int
+    """How many released stages were deleted as well."""
+
+
+async def sweep(
+    url: StoreLike,
+    *,
+    dry_run: bool = False,
+    revoke: Collection[str] = (),
+    on_progress: OnProgress | None = None,
+    options: SweepOptions = DEFAULT_OPTIONS,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> SweepReport:
+    """Delete the objects of a log that nothing links and nobody can link any more.
+
+    ``revoke`` names the stages of jobs that are gone. ``Conflict`` while a collection is under
+    way. Writers may go on meanwhile; uploads that a sweep overtakes are made again.
+    """
+    store = PatientStore(open_store(url), runtime, options.timeout_s)
+    return await _Sweep(
+        store, options, runtime, dry_run=dry_run, revoke=revoke, on_progress=on_progress
+    ).run()
+
+
+async def sweep_noting(
+    url: StoreLike, on_left: OnLeft, options: SweepOptions, runtime: Runtime
+) -> SweepReport:
+    """Sweep; ``on_left`` hears of each fragment that only a pin holds."""
+    store = PatientStore(open_store(url), runtime, options.timeout_s)
+    return await _Sweep(store, options, runtime, on_left=on_left).run()
+
+
+class _Sweep:
+    """One sweep, and what it has found in the rounds so far."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: SweepOptions,
+        runtime: Runtime,
+        *,
+        dry_run: bool = False,
+        revoke: Collection[str] = (),
+        on_progress: OnProgress | None = None,
+        on_left: OnLeft | None = None,
+    ) -> None:
+        self._store = store
+        self._tree = Tree(store, ByteCache[Snapshot](0))
+        self._pins = PinStore(store, runtime=runtime)
+        self._dry_run = dry_run
+        self._revoke = frozenset(revoke)
+        self._on_progress = on_progress
+        self._on_left = on_left
+        self._options = options
+        self._runtime = runtime
+        self._epoch_before = self._epoch = 0
+        self._rounds = 0
+        self._listed = self._reached = self._pinned = self._kept = Amount()
+        self._deleted = self._unknown = Amount()
+        self._unknown_paths: list[str] = []
+        self._holding: set[str] = set()
+        self._spared: dict[str, Amount] = {}
+        self._sparing: dict[str, StoredStage] = {}
+        self._stages: list[StoredStage] = []
+        self._over: frozenset[str] = frozenset()
+
+    async def run(self) -> SweepReport:
+        manifest, _ = await self._swept_manifest()
+        self._epoch_before = self._epoch = manifest.sweep_epoch
+        await self._revoke_stages()
+        after: str | None = ""
+        while after is not None:
+            survey = await self._find_candidates(after)
+            await self._spare_staged(survey)
+            manifest = await self._strike_out_linked(survey)
+            await self._strike_out_pinned(survey)
+            if survey.candidates and not self._dry_run:
+                await self._raise_epoch(manifest.sweep_epoch + 1)
+                await self._strike_out_linked(survey)
+                await self._strike_out_pinned(survey)
+                await self._delete(survey.candidates)
+            self._add_up(survey)
+            after = survey.next_after
+        return self._report(await self._remove_released())
+
+    async def _revoke_stages(self) -> None:
+        for incarnation in sorted(self._revoke):
+            if self._dry_run:
+                await load_stage(self._store, incarnation)
+            else:
+                await revoke_stage(self._store, incarnation, runtime=self._runtime)
+
+    async def _find_candidates(self, after: str) -> Survey:
+        """Steps 1 and 2. A collection that deletes what is being walked makes them begin again."""
+        gone: str | None = None
+        for _ in range(ATTEMPTS_MAX):
+            manifest, etag = await self._swept_manifest()
+            survey = Survey(
+                self._store, self._tree, self._options.candidates_max, self._tell_listed
+            )
+            try:
+                await survey.take(manifest, after)
+                return survey
+            except NotFound as error:
+                gone = await self._replaced(error, gone, etag)
+        raise _changing()
+
+    async def _swept_manifest(self) -> tuple[Manifest, str]:
+        """Step 1. The plan is read after the manifest: if there is none, then whatever is
+        collected later was still linked in this manifest, and so is no candidate."""
+        manifest, etag = await load_manifest(self._store)
+        manifest.check_writable()
+        plan, _ = await load_garbage(self._store)
+        if plan is not None and not plan.is_empty:
+            raise Conflict(
+                "a collection of this log is under way, or was interrupted",
+                path=GARBAGE_PATH,
+                hint="Finish it with `stratalog collect`, then sweep.",
+                actual=plan.plan_id,
+            )
+        return manifest, etag
+
+    async def _spare_staged(self, survey: Survey) -> None:
+        """Step 3. The stages are listed after the candidates, each of which is younger than its
+        stage."""
+        await self._list_stages()
+        live = {stage.incarnation: stage for stage in self._live_stages()}
+        for path in list(survey.candidates):
+            found = own(path)
+            if found is not None and found.incarnation in live:
+                size = survey.candidates.pop(path)
+                before = self._spared.get(found.incarnation, Amount())
+                self._spared[found.incarnation] = before + Amount(1, size)
+                self._sparing[found.incarnation] = live[found.incarnation]
+
+    async def _list_stages(self) -> None:
+        """All stages; those whose batch or job is over are released before they are judged."""
+        self._over = frozenset()
+        self._stages = await list_stages(self._store, runtime=self._runtime)
+        parts = [each for each in self._live_stages() if each.query is not None or each.job]
+        if not parts:
+            return
+        manifest, _ = await load_manifest(self._store)
+        live = await self._live_jobs(parts)
+        over = [each.incarnation for each in parts if each.is_over(manifest, live)]
+        if over and not self._dry_run:
+            for start in range(0, len(over), STAGES_AT_ONCE):
+                some = over[start : start + STAGES_AT_ONCE]
+                await asyncio.gather(
+                    *(release_stage(self._store, each, self._runtime) for each in some)
+                )
+            self._stages = await list_stages(self._store, runtime=self._runtime)
+        self._over = frozenset(over)
+
+    async def _live_jobs(self, parts: Sequence[StoredStage]) -> set[str]:
+        """The live stages. A job registers its own first, but a listing may still have missed it,
+        so one that was not listed is looked for."""
+        live = {stage.incarnation for stage in self._live_stages()}
+        listed = {stage.incarnation for stage in self._stages}
+        for job in sorted({stage.job for stage in parts if stage.job} - listed):
+            with contextlib.suppress(NotFound):
+                stored, _ = await load_stage(self._store, job)
+                live |= {job} if stored.state == "live" else set()
+        return live
+
+    async def _raise_epoch(self, epoch: int) -> None:
+        """Step 4. If another sweep has raised it meanwhile, that is as good: it was lower when
+        this one had listed its candidates."""
+        manifest = await raise_epoch(self._store, epoch, self._runtime, self._options.timeout_s)
+        self._epoch = manifest.sweep_epoch
+
+    async def _strike_out_linked(self, survey: Survey) -> Manifest:
+        """Step 5. This and the next are also done before step 4, for the epoch need not be raised
+        if no candidate is left: writers that have linked theirs meanwhile are not disturbed."""
+        gone: str | None = None
+        for _ in range(ATTEMPTS_MAX):
+            manifest, etag = await load_manifest(self._store)
+            try:
+                await survey.strike_out_linked(manifest)
+                return manifest
+            except NotFound as error:
+                gone = await self._replaced(error, gone, etag)
+        raise _changing()
+
+    async def _strike_out_pinned(self, survey: Survey) -> None:
+        """Step 6. The pins are listed after the manifest was read, as a collector does."""
+        for pin in await self._pins.list_all():
+            before = survey.pinned
+            await survey.strike_out_pinned(pin, self._on_left)
+            if survey.pinned != before:
+                self._holding.add(pin.name)
+
+    async def _delete(self, candidates: Mapping[str, int]) -> None:
+        paths = sorted(candidates)
+        for start in range(0, len(paths), DELETE_BATCH):
+            batch = paths[start : start + DELETE_BATCH]
+            patience = Patience(self._runtime, self._options.timeout_s)
+            await delete_surely(self._store, batch, patience)
+            self._tell(self._listed.objects, self._deleted.objects + start + len(batch))
+
+    async def _remove_released(self) -> int:
+        """A released stage says no more than one that is not there, so it may go at any time."""
+        released = [each.incarnation for each in self._stages if each.state == "released"]
+        if released and not self._dry_run:
+            patience = Patience(self._runtime, self._options.timeout_s)
+            await delete_surely(self._store, [stage_path(each) for each in released], patience)
+        return len(released)
+
+    async def _replaced(self, error: NotFound, before: str | None, etag: str) -> str:
+        """A node is gone. That is damage, unless a newer manifest does without it."""
+        path = error.path or "an object"
+        _, newest = await load_manifest(self._store)
+        if newest == etag or path == before:
+            raise missing(path) from error
+        return path
+
+    def _live_stages(self) -> list[StoredStage]:
+        return [
+            stage
+            for stage in self._stages
+            if stage.state == "live" and stage.incarnation not in self._revoke | self._over
+        ]
+
+    def _add_up(self, survey: Survey) -> None:
+        self._rounds += 1
+        self._listed += survey.listed
+        self._reached += survey.reached
+        self._pinned += survey.pinned
+        self._kept += survey.kept
+        self._unknown += survey.unknown
+        self._unknown_paths += survey.unknown_paths[: UNKNOWN_PATHS_MAX - len(self._unknown_paths)]
+        self._deleted += Amount(len(survey.candidates), sum(survey.candidates.values()))
+
+    def _tell_listed(self, listed: Amount) -> None:
+        self._tell(self._listed.objects + listed.objects, self._deleted.objects)
+
+    def _tell(self, listed: int, deleted: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(SweepProgress(listed, deleted))
+
+    def _report(self, stages_removed: int) -> SweepReport:
+        return SweepReport(
+            url=self._store.url,
+            dry_run=self._dry_run,
+            rounds=self._rounds,
+            epoch_before=self._epoch_before,
+            epoch_after=self._epoch,
+            listed=self._listed,
+            reached=self._reached,
+            pinned=self._pinned,
+            pins=tuple(sorted(self._holding)),
+            kept=self._kept,
+            spared=self._spared,
+            sparing=tuple(self._sparing.values()),
+            deleted=self._deleted,
+            unknown=self._unknown,
+            unknown_paths=tuple(self._unknown_paths),
+            stages=tuple(self._live_stages()),
+            stages_removed=stages_removed,
+        )
+
+
+def _changing() -> Conflict:
+    return Conflict(
+        "the tree changes faster than it can be walked",
+        hint="Sweep again when the collection has ended.",
+    )

@@ -1,0 +1,387 @@
+"""Compaction: dropping the records that no longer live, without renumbering any other.
+
+    read       the fragments below ``up_to`` that are not mostly alive     (grouping)
+    rewrite    what lives in them, as sparse fragments, under a stage      (rewriting)
+    plan       the tree with these in place, its new nodes stored          (replanting)
+    publish    verify, then one manifest CAS, through gc/GARBAGE           (collector)
+    delete     what neither the new root nor a pin reaches
+
+Who owns the state says which offsets live; below ``up_to`` all others are dead. The newest fragment
+of a log that is not sealed is never changed, nor anything at or above ``up_to``. What leaves is
+hashed from its rows into ``collected``. Appends, readers, cursors, collectors and sweeps go on
+meanwhile; whoever finds the plan of a compaction that was cut short can finish it.
+``docs/design/010-compaction.md`` has the protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
+from stratalog.indexset import EMPTY as NOTHING
+from stratalog.indexset import IndexSet
+from stratalog.objectlog.append import LogWriter
+from stratalog.objectlog.collection import Collector
+from stratalog.objectlog.compaction.relink import Replaced, changed, plan_compaction, replant
+from stratalog.objectlog.compaction.rewrite import OnProgress, Rewrite, Rewriter
+from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
+from stratalog.objectlog.stored import (
+    GARBAGE_PATH,
+    ByteCache,
+    Entry,
+    Fragment,
+    Garbage,
+    Manifest,
+    Snapshot,
+    check_offset,
+    load_manifest,
+    writer_label,
+)
+from stratalog.objectlog.tree import (
+    Candidate,
+    Group,
+    Removed,
+    Tree,
+    Window,
+    group,
+    missing,
+    neighbourhoods,
+    survivors_of,
+)
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import Patience, PatientStore, StoreLike, open_store, put_once
+
+log = logging.getLogger(__name__)
+
+DEFAULT_OPTIONS = CompactOptions()
+SNAPSHOT_CACHE_BYTES = 8 * MIB
+STAGE_NOTE = "a compaction"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    up_to: int
+    records: int
+    """How many records went."""
+
+    fragments: int
+    """How many fragments were replaced, and by how many."""
+
+    rewritten: int
+    bytes_before: int
+    bytes_after: int
+    setsum: Setsum
+    """The sum of the records that went, hashed from them."""
+
+    removed: Removed
+    dropped: IndexSet = NOTHING
+    """Which offsets went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a compaction is about to publish: the log as it is, and as it will be."""
+
+    plan_id: str
+    tail: int
+    before: Setsum
+    """The sum of all records of the log up to ``tail``."""
+
+    removed: Setsum
+    after: Setsum
+    collected: Setsum
+    """The sum of all that has ever left the log, this included."""
+
+    dropped: IndexSet
+    objects: tuple[str, ...]
+    """The fragments that have what goes. Nothing will lead to them any more."""
+
+    foreign: tuple[tuple[str, str], ...]
+    """Those that belong to the log that this one was forked from, with its URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The dead records that the log has, all of them, if its last compaction was this one."""
+
+    dead: IndexSet
+    compacted: str | None
+
+
+Witness = Callable[[Intent], Awaitable[None]]
+"""Called before each attempt to publish. If it raises, nothing was changed."""
+
+
+async def compact(
+    url: StoreLike,
+    live: IndexSet,
+    *,
+    up_to: int,
+    pressing: IndexSet = NOTHING,
+    through: LogWriter | None = None,
+    on_progress: OnProgress | None = None,
+    writer: str | None = None,
+    options: CompactOptions = DEFAULT_OPTIONS,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Compacted:
+    """Drop what is not ``live`` among the records before offset ``up_to``.
+
+    ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
+    alive stay until more of their neighbours die (``live_share_min``), but for those that are
+    ``pressing``; the newest fragment stays as it is. ``Conflict`` if the log is collected or
+    compacted by others again and again.
+    """
+    return await Compactor(
+        url,
+        live,
+        up_to,
+        pressing=pressing,
+        through=through,
+        on_progress=on_progress,
+        writer=writer,
+        options=options,
+        runtime=runtime,
+    ).run()
+
+
+class Compactor:
+    """One compaction. A ``witness`` hears what will be published; ``rewrite`` reads and stores
+    elsewhere what this process would. A ``narrow`` one looks only at what is pressing."""
+
+    def __init__(
+        self,
+        url: StoreLike,
+        live: IndexSet,
+        up_to: int,
+        *,
+        pressing: IndexSet = NOTHING,
+        through: LogWriter | None = None,
+        on_progress: OnProgress | None = None,
+        witness: Witness | None = None,
+        narrow: bool = False,
+        known: Known | None = None,
+        rewrite: Rewrite | None = None,
+        writer: str | None = None,
+        options: CompactOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> None:
+        _check(live, up_to, pressing)
+        self._url = open_store(url)
+        self._store = PatientStore(self._url, runtime, options.timeout_s)
+        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._live = live
+        self._up_to = up_to
+        self._pressing = pressing
+        self._witness = witness
+        self._narrow = narrow
+        self._known = known
+        self._rewrite = rewrite or self._rewrite_here
+        self._on_progress = on_progress
+        self._writer = writer_label(writer)
+        self._options = options
+        self._runtime = runtime
+        self._gone: set[str | None] = set()
+        collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
+        self._collector = Collector(
+            self._url, writer=writer, through=through, options=collecting, runtime=runtime
+        )
+
+    async def run(self) -> Compacted:
+        manifest, _ = await load_manifest(self._store)
+        manifest.check_writable()
+        if self._up_to > manifest.tail.offset:
+            raise Invalid(
+                f"offset {self._up_to} is beyond the tail: nobody has judged what will be there",
+                hint="up_to is at most the tail that the owner of the state has read up to.",
+                expected=manifest.tail.offset,
+                actual=self._up_to,
+            )
+        for attempts_left in reversed(range(self._options.attempts_max)):
+            try:
+                return await self._attempt()
+            except Conflict:
+                if attempts_left == 0:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(self) -> Compacted:
+        removed = await self._finish_others()
+        stage = await Stage.register(
+            self._url, owner=self._writer, note=STAGE_NOTE, runtime=self._runtime
+        )
+        try:
+            # Younger than the stage: an erasure that does not find the stage has taken its records
+            # out of the log before.
+            manifest, _ = await load_manifest(self._store)
+            return await self._compact_below(manifest, stage, removed)
+        finally:
+            try:
+                await stage.release()
+            except StratalogError as error:
+                log.info("the stage of a compaction was not released: %s", error)
+
+    async def _compact_below(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
+        try:
+            return await self._compact(manifest, stage, removed)
+        except NotFound as gone:
+            current, _ = await load_manifest(self._store)
+            is_unchanged = current.write_id == manifest.write_id
+            if is_unchanged or gone.path in self._gone:
+                raise missing(gone.path) from None
+            self._gone.add(gone.path)  # if a newer manifest leads there again, it is lost
+            raise changed() from None
+
+    async def _compact(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
+        options = self._options
+        found = [
+            each
+            for neighbours in neighbourhoods(await self._candidates(manifest))
+            for each in group(neighbours, options.live_share_min, options.fragment_bytes)
+        ]
+        if not found:
+            return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
+        replaced = await self._rewrite(found, self._live, stage, self._on_progress)
+        removed += await self._link(replaced, stage)
+        return Compacted(
+            up_to=self._up_to,
+            records=sum(len(each.dropped) for each in replaced),
+            fragments=sum(len(each.group.fragments) for each in replaced),
+            rewritten=len(replaced),
+            bytes_before=sum(f.num_bytes for each in replaced for f in each.group.fragments),
+            bytes_after=sum(each.entry.num_bytes for each in replaced),
+            setsum=Setsum.total(each.discarded for each in replaced),
+            removed=removed,
+            dropped=IndexSet.union(each.dropped for each in replaced),
+        )
+
+    async def _link(self, replaced: Sequence[Replaced], stage: Stage) -> Removed:
+        """Put what was rewritten into the tree; again if the tree changed, but not what it holds.
+
+        ``Conflict`` if the fragments that were to be replaced are not there any more.
+        """
+        for attempts_left in reversed(range(self._options.attempts_max)):
+            plan, intent = await self._plan(replaced, stage)
+            if self._witness is not None:
+                await self._witness(intent)
+            try:
+                return await self._carry_out(plan)
+            except Conflict:
+                if attempts_left == 0:
+                    raise
+                await self._finish_others()
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _carry_out(self, plan: Garbage) -> Removed:
+        try:
+            return await self._collector.run(plan)
+        except (Conflict, NotFound) as error:
+            manifest, _ = await load_manifest(self._store)
+            if manifest.compacted == plan.plan_id:
+                return Removed()  # another has found the plan, and carried it out
+            if error.path == GARBAGE_PATH:
+                raise changed() from None  # or has undone it
+            raise
+
+    async def _finish_others(self) -> Removed:
+        """Finish or undo what another run has left."""
+        try:
+            return await self._collector.finish()
+        except NotFound as gone:
+            if gone.path == GARBAGE_PATH:
+                raise changed() from None  # somebody else was faster
+            raise
+
+    # Judging and rewriting
+
+    async def _candidates(self, manifest: Manifest) -> list[Candidate]:
+        window = Window(manifest.first_offset, self._up_to)
+        found: list[Candidate] = []
+
+        def wanted(entry: Entry) -> bool:
+            span = range(entry.start.offset, entry.limit.offset)
+            return window.overlaps(entry) and (not self._narrow or self._pressing.overlaps(span))
+
+        async for fragment in self._tree.fragments(manifest.entries, wanted):
+            if fragment.limit.offset > self._up_to or fragment == manifest.newest:
+                break
+            found.append(await self._judged(fragment, manifest))
+            if found[-1].is_pressing and not found[-1].is_ours_to_change:
+                raise Invalid(
+                    f"{fragment.path} was written by another program, or by a newer version",
+                    path=fragment.path,
+                    hint="It cannot be rewritten here. Copy the log, and compact the copy.",
+                )
+        return found
+
+    async def _judged(self, fragment: Fragment, manifest: Manifest) -> Candidate:
+        live = self._live.count_in(fragment.offsets)
+        is_pressing = self._pressing.overlaps(fragment.offsets)
+        if not fragment.is_sparse or not (live or is_pressing):
+            return Candidate(fragment, live, is_pressing)
+        if live == fragment.span:
+            return Candidate(fragment, fragment.count)
+        if self._known is not None and self._known.compacted == manifest.compacted:
+            dead = self._known.dead.count_in(fragment.offsets)
+            return Candidate(fragment, fragment.count - dead, is_pressing)
+        # Only its rows can tell which of these it still has.
+        data = (await self._tree.store_of(fragment).get(fragment.path)).data
+        there = survivors_of(data, fragment, verify=False).offsets
+        return Candidate(fragment, len(there & self._live), there.overlaps(self._pressing))
+
+    async def _rewrite_here(
+        self,
+        groups: Sequence[Group],
+        live: IndexSet,
+        stage: Stage,
+        on_progress: OnProgress | None,
+    ) -> list[Replaced]:
+        rewriter = Rewriter(self._store, self._tree, live, self._options, self._runtime)
+        return await rewriter.rewrite(groups, stage.names, on_progress)
+
+    async def _plan(self, replaced: Sequence[Replaced], stage: Stage) -> tuple[Garbage, Intent]:
+        """The plan that puts these into the tree as it is now; its new nodes are stored."""
+        manifest, _ = await load_manifest(self._store)
+        after, made = await replant(manifest, replaced, self._tree, stage.names, self._writer)
+        for node in made:
+            named = partial(str, node.path)
+            await put_once(self._store, named, node.to_json(), self._patience())
+        await stage.check_live()
+        plan = plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
+        lost = [fragment for each in replaced for fragment in each.that_lost_records]
+        intent = Intent(
+            plan_id=plan.plan_id or "",
+            tail=manifest.tail.offset,
+            before=Setsum.total(entry.setsum for entry in manifest.entries),
+            removed=plan.setsum_to_discard,
+            after=Setsum.total(entry.setsum for entry in after),
+            collected=manifest.collected_sum + plan.setsum_to_discard,
+            dropped=IndexSet.union(each.dropped for each in replaced),
+            objects=tuple(each.path for each in lost if each.base is None),
+            foreign=tuple((each.base, each.path) for each in lost if each.base is not None),
+        )
+        return plan, intent
+
+    def _patience(self) -> Patience:
+        return Patience(self._runtime, self._options.timeout_s)
+
+
+def _check(live: IndexSet, up_to: int, pressing: IndexSet) -> None:
+    check_offset(up_to)
+    for several in (live, pressing):
+        if not isinstance(several, IndexSet):
+            raise Invalid(
+                "what lives, and what presses, is an IndexSet",
+                hint="Make one with IndexSet.of(offsets).",
+            )
+    if live.overlaps(pressing):
+        raise Invalid(
+            f"offset {(live & pressing).first} lives, and is to go",
+            hint="What is pressing is dead.",
+        )

@@ -1,0 +1,205 @@
+"""Putting what a compaction has rewritten into the tree: new nodes, and the plan that links them.
+
+Only the ways down to what has changed are read and written anew (``packing``). Nothing is linked
+here: the nodes are stored under the names of a stage, and the plan is for the collector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stratalog.errors import Conflict
+from stratalog.indexset import IndexSet
+from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.stored import (
+    FORMAT,
+    GARBAGE_PATH,
+    Compaction,
+    Entry,
+    Fragment,
+    Garbage,
+    Manifest,
+    Snapshot,
+    SnapshotPointer,
+    UploadNames,
+)
+from stratalog.objectlog.tree import Group, Loose, Tree, Unloaded, make_snapshot, opened, packed
+from stratalog.runtime import Runtime
+from stratalog.setsum import Setsum
+
+NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
+NODES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Neighbours, the entry that takes their place, and the sum and the offsets of what went."""
+
+    group: Group
+    entry: Fragment
+    discarded: Setsum
+    dropped: IndexSet
+
+    @property
+    def that_lost_records(self) -> Iterator[Fragment]:
+        """The fragments of which a record went."""
+        return (each for each in self.group.fragments if self.dropped.overlaps(each.offsets))
+
+
+class Replanted(NamedTuple):
+    """The entries of the new root, and the nodes that have to be stored before it."""
+
+    entries: list[Entry]
+    made: list[Snapshot]
+
+
+async def replant(
+    manifest: Manifest, replaced: Sequence[Replaced], tree: Tree, names: UploadNames, writer: str
+) -> Replanted:
+    """The tree with these in place. ``Conflict`` if what they replace is not there any more."""
+    overlaps = _overlapping(replaced)
+    nodes = await _nodes_above(manifest, overlaps, tree)
+    made: list[Snapshot] = []
+
+    def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
+        path = names.snapshot(Setsum.total(child.setsum for child in children))
+        made.append(make_snapshot(children, depth, path, writer))
+        return made[-1].pointer()
+
+    while True:
+        made.clear()
+        try:
+            items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
+            entries = packed(items, nodes, make, NODE_ENTRIES_MAX)
+        except Unloaded as unloaded:
+            nodes[unloaded.pointer.path] = await tree.snapshot(unloaded.pointer)
+            continue
+        return Replanted(entries, _reached(entries, made))
+
+
+def plan_compaction(
+    manifest: Manifest,
+    after: Sequence[Entry],
+    replaced: Sequence[Replaced],
+    up_to: int,
+    writer: str,
+    runtime: Runtime,
+) -> Garbage:
+    """The plan that puts these entries into the root, in place of as few as possible."""
+    before = manifest.entries
+    same = 0
+    while same < min(len(before), len(after)) and before[-1 - same] is after[-1 - same]:
+        same += 1
+    taken, given = before[: len(before) - same], after[: len(after) - same]
+    kept = {entry.path for entry in given}
+    let_go = [entry for entry in taken if entry.path not in kept]
+    old = [fragment for each in replaced for fragment in each.group.fragments]
+    num_bytes = sum(each.num_bytes for each in old) - sum(each.entry.num_bytes for each in replaced)
+    return Garbage(
+        snapshots_to_drop=tuple(e for e in let_go if isinstance(e, SnapshotPointer)),
+        snapshots_to_make=(),
+        snapshot_for_root=None,
+        fragments_to_drop_start=0,
+        fragments_to_drop_limit=0,
+        fragments_are_uuids=False,
+        setsum_to_discard=Setsum.total(each.discarded for each in replaced),
+        first_to_keep=taken[0].start,
+        format=FORMAT,
+        write_id=runtime.new_id(),
+        writer=writer,
+        plan_id=runtime.new_id(),
+        fragments_to_drop=tuple(e for e in let_go if isinstance(e, Fragment)),
+        root_before=tuple(entry.path for entry in taken),
+        sweep_epoch=manifest.sweep_epoch,
+        compaction=Compaction(
+            up_to=up_to,
+            records=sum(len(each.dropped) for each in replaced),
+            fragments=len(old),
+            num_bytes=max(0, num_bytes),
+        ),
+        snapshots_for_root=tuple(e for e in given if isinstance(e, SnapshotPointer)),
+        fragments_for_root=tuple(e for e in given if isinstance(e, Fragment)),
+    )
+
+
+async def _nodes_above(
+    manifest: Manifest, overlaps: Callable[[Entry], bool], tree: Tree
+) -> dict[str, Snapshot]:
+    """The nodes that lead to what is replaced, level by level, some at a time."""
+    nodes: dict[str, Snapshot] = {}
+    level: Sequence[Entry] = manifest.entries
+    while level:
+        pointers = [e for e in level if isinstance(e, SnapshotPointer) and overlaps(e)]
+        level = []
+        for start in range(0, len(pointers), NODES_AT_ONCE):
+            some = pointers[start : start + NODES_AT_ONCE]
+            found = await asyncio.gather(*map(tree.snapshot, some))
+            nodes.update(zip((each.path for each in some), found, strict=True))
+            level += [entry for node in found for entry in node.entries]
+    return nodes
+
+
+def _overlapping(replaced: Sequence[Replaced]) -> Callable[[Entry], bool]:
+    """Whether anything below an entry is replaced."""
+    changed = IndexSet(
+        *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
+    )
+
+    def overlaps(entry: Entry) -> bool:
+        return changed.overlaps(range(entry.start.offset, entry.limit.offset))
+
+    return overlaps
+
+
+def _with_replacements(items: Sequence[Loose], replaced: Sequence[Replaced]) -> list[Loose]:
+    """Each group's entry where its fragments are. ``Conflict`` if they are not there any more."""
+    found: list[Loose] = []
+    waiting = {each.group.fragments[0].path: each for each in replaced}
+    left = list(reversed(items))
+    while left:
+        item = left.pop()
+        each = waiting.pop(item.entry.path, None)
+        if each is None:
+            found.append(item)
+            continue
+        is_opened = item.opened
+        for place, fragment in enumerate(each.group.fragments):
+            if place:
+                if not left:
+                    raise changed()
+                item = left.pop()
+                is_opened |= item.opened
+            if item.entry != fragment:
+                raise changed()
+        found.append(Loose(each.entry, is_opened))
+    if waiting:
+        raise changed()
+    return found
+
+
+def _reached(entries: Sequence[Entry], made: Sequence[Snapshot]) -> list[Snapshot]:
+    """The new nodes below these entries, children first: some were taken apart again."""
+    by_path = {node.path: node for node in made}
+    found: list[Snapshot] = []
+
+    def visit(several: Sequence[Entry]) -> None:
+        for entry in several:
+            node = by_path.get(entry.path)
+            if node is not None:
+                visit(node.entries)
+                found.append(node)
+
+    visit(entries)
+    return found
+
+
+def changed() -> Conflict:
+    """That the log has gone on: whatever was prepared is prepared anew."""
+    return Conflict(
+        "what was to be compacted has changed meanwhile; nothing was lost",
+        path=GARBAGE_PATH,
+        hint="Compact again.",
+    )

@@ -1,0 +1,161 @@
+"""Rewriting neighbours: read them, part what lives from what does not, store what lives.
+
+Each row is hashed once. What lives and what does not must together be what the entry of their
+fragment has promised: that is how it is verified, and what goes is known by its own hash, not by a
+subtraction. Groups do not depend on each other, so they may be rewritten anywhere, by whoever has
+the names of a stage to upload under.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from stratalog.errors import Corrupt
+from stratalog.indexset import IndexSet
+from stratalog.objectlog.compaction.relink import Replaced
+from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.options import CompactOptions
+from stratalog.objectlog.stored import Fragment, UploadNames
+from stratalog.objectlog.tree import Group, Survivors, Tree, joined, survivors_of
+from stratalog.runtime import Runtime
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import Patience, Store, get_then, put_once
+
+OnProgress = Callable[[int, int], None]
+"""Called with how many fragments were examined and rewritten, and how many there are."""
+
+Rewrite = Callable[[Sequence[Group], IndexSet, Stage, OnProgress | None], Awaitable[list[Replaced]]]
+"""Rewrites groups, of which these records live, under a stage. In the order of the groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hashed:
+    """Rows, and the sum that was hashed from them."""
+
+    rows: Survivors
+    setsum: Setsum
+
+
+@dataclass(slots=True)
+class _Portion:
+    """What goes into one fragment, and what of it does not."""
+
+    fragments: list[Fragment] = field(default_factory=list)
+    kept: list[Survivors] = field(default_factory=list)
+    setsum: Setsum = EMPTY
+    discarded: Setsum = EMPTY
+    dropped: list[IndexSet] = field(default_factory=list)
+
+    def add(self, live: _Hashed, dead: _Hashed) -> None:
+        self.kept.append(live.rows)
+        self.setsum += live.setsum
+        self.discarded += dead.setsum
+        self.dropped.append(dead.rows.offsets)
+
+    def is_full(self, more: Survivors, fragment_bytes: int) -> bool:
+        size = sum(each.rows.nbytes for each in self.kept)
+        return bool(size and len(more)) and size + more.rows.nbytes > fragment_bytes
+
+
+class Rewriter:
+    """Rewrites groups of one log, some at a time."""
+
+    def __init__(
+        self, store: Store, tree: Tree, live: IndexSet, options: CompactOptions, runtime: Runtime
+    ) -> None:
+        self._store = store
+        self._tree = tree
+        self._live = live
+        self._options = options
+        self._runtime = runtime
+
+    async def rewrite(
+        self, groups: Sequence[Group], names: UploadNames, on_progress: OnProgress | None = None
+    ) -> list[Replaced]:
+        room = asyncio.Semaphore(self._options.groups_max)
+        done, whole = 0, sum(len(each.fragments) for each in groups)
+
+        async def one(each: Group) -> list[Replaced]:
+            nonlocal done
+            async with room:
+                found = await self._rewritten(each, names)
+            done += len(each.fragments)
+            if on_progress is not None:
+                on_progress(done, whole)
+            return found
+
+        tasks = [asyncio.ensure_future(one(each)) for each in groups]
+        try:
+            return [each for found in await asyncio.gather(*tasks) for each in found]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _rewritten(self, whole: Group, names: UploadNames) -> list[Replaced]:
+        """Read neighbours, hash what goes, and store what lives, unless its object stays.
+
+        How much lives was estimated by the number of records. Where that was too little, there will
+        be several fragments.
+        """
+        found: list[Replaced] = []
+        portion = _Portion()
+        for fragment in whole.fragments:
+            if fragment is whole.keeper:
+                portion.fragments.append(fragment)
+                continue
+            store, divide = self._tree.store_of(fragment), partial(self._divided, fragment)
+            live, dead = await get_then(store, fragment.path, divide, self._runtime)
+            if whole.keeper is None and portion.is_full(live.rows, self._options.fragment_bytes):
+                found.append(await self._stored(portion, None, names))
+                portion = _Portion()
+            portion.fragments.append(fragment)
+            portion.add(live, dead)
+        return [*found, await self._stored(portion, whole.keeper, names)]
+
+    def _divided(self, fragment: Fragment, data: bytes) -> tuple[_Hashed, _Hashed]:
+        """What lives in a fragment and what does not, which together are what was promised."""
+        parts = survivors_of(data, fragment, verify=False).divide(self._live)
+        live, dead = (_Hashed(each, each.setsum) for each in parts)
+        if live.setsum + dead.setsum != fragment.setsum:
+            raise Corrupt(
+                f"{fragment.path} does not add up to its setsum",
+                path=fragment.path,
+                expected=fragment.setsum.hexdigest(),
+                actual=(live.setsum + dead.setsum).hexdigest(),
+            )
+        return live, dead
+
+    async def _stored(
+        self, portion: _Portion, keeper: Fragment | None, names: UploadNames
+    ) -> Replaced:
+        together = Group(tuple(portion.fragments), keeper)
+        entry = together.entry
+        if keeper is None:
+            rows = joined(portion.kept)
+            encoded = await self._runtime.compute(
+                lambda: rows.encode(self._options.compression, portion.setsum)
+            )
+            first, last = entry.first_seq_no, entry.seq_no
+            assert isinstance(first, int), "others are not compacted"
+            assert isinstance(last, int), "others are not compacted"
+            path = await put_once(
+                self._store,
+                lambda: names.compacted(first, last),
+                encoded.data,
+                Patience(self._runtime, self._options.timeout_s),
+            )
+            entry = msgspec.structs.replace(
+                entry,
+                path=path,
+                num_bytes=len(encoded.data),
+                setsum=encoded.setsum,
+                rows=len(rows),
+                base=None,
+            )
+        return Replaced(together, entry, portion.discarded, IndexSet.union(portion.dropped))

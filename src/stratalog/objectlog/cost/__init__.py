@@ -1,0 +1,15 @@
+"""What a log has stored, and what a month of it costs."""
+
+from stratalog.objectlog.cost.monthly_cost import Bill, Measured, Prices, Rates, bill, storage_cost
+from stratalog.objectlog.cost.storage import Stored, measure_storage
+
+__all__ = [
+    "Bill",
+    "Measured",
+    "Prices",
+    "Rates",
+    "Stored",
+    "bill",
+    "measure_storage",
+    "storage_cost",
+]

@@ -1,0 +1,85 @@
+"""A blank: an offset without a record, so that what was the newest fragment is not any more.
+
+The newest fragment of a log is never rewritten. Who must rewrite it all the same, because a record
+in it has to go, gives the log another newest one first: an entry that spans one offset and holds
+nothing. It reads as a record that was compacted. The tail moves, so a writer that is open meanwhile
+is fenced, as it would be by another writer's append.
+"""
+
+from __future__ import annotations
+
+from stratalog.errors import NotFound, Unknown
+from stratalog.objectlog.stored import (
+    MANIFEST_PATH,
+    Fragment,
+    LogPosition,
+    Manifest,
+    UploadNames,
+    decode_manifest,
+    load_manifest,
+    sealed,
+    writer_label,
+)
+from stratalog.objectlog.tree import Verdict, joined, judge, link
+from stratalog.runtime import Runtime
+from stratalog.store import Blob, Landed, Patience, Store, put_once, swap
+
+
+async def append_blank(
+    store: Store, *, after: Fragment, writer: str | None, timeout_s: float, runtime: Runtime
+) -> Manifest:
+    """See to it that ``after`` is not the newest fragment; gives the manifest in which it is not.
+
+    Who loses against another append is done: then that is the newest one.
+    """
+    names, patience = UploadNames(runtime), Patience(runtime, timeout_s)
+    empty = joined([]).encode("none")
+    manifest, etag = await load_manifest(store)
+    while manifest.newest == after:
+        manifest.check_writable()
+        blank = await _uploaded(store, manifest, names, empty.data, patience, runtime)
+        candidate = link(
+            manifest, [blank], names.incarnation, writer_label(writer), runtime.new_id()
+        )
+        candidate.check()
+
+        def is_ours(blob: Blob, blank: Fragment = blank) -> bool:
+            stored = decode_manifest(blob.data)
+            return judge(stored, [blank], names.incarnation) is Verdict.HAPPENED
+
+        settled = await swap(store, MANIFEST_PATH, candidate.to_json(), etag, is_ours, patience)
+        if isinstance(settled, Landed) and settled.newer is None:
+            return candidate
+        current = settled.newer if isinstance(settled, Landed) else settled.current
+        if current is None:
+            raise NotFound(f"the log at {store.url} is gone", path=MANIFEST_PATH)
+        manifest, etag = decode_manifest(current.data), current.etag
+        if manifest.newest == after and not await patience.pause():
+            raise Unknown("the manifest changes too fast", path=MANIFEST_PATH)
+    return manifest
+
+
+async def _uploaded(
+    store: Store,
+    manifest: Manifest,
+    names: UploadNames,
+    data: bytes,
+    patience: Patience,
+    runtime: Runtime,
+) -> Fragment:
+    """The entry of a blank at the end of this log. Its object is stored in the epoch of the log."""
+    if manifest.seal is not None:
+        raise sealed(manifest)
+    tail, seq_no = manifest.tail, manifest.next_seq_no
+    path = await put_once(store, lambda: names.compacted(seq_no, seq_no), data, patience)
+    time_us = max(runtime.now_us(), tail.timestamp_us)
+    return Fragment(
+        path=path,
+        seq_no=seq_no,
+        seq_first=seq_no,
+        start=LogPosition(tail.offset, time_us),
+        limit=LogPosition(tail.offset + 1, time_us),
+        num_bytes=len(data),
+        setsum=joined([]).setsum,
+        rows=0,
+    )

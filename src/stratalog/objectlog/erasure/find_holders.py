@@ -1,0 +1,201 @@
+"""Which records of a log are there, and who else holds them: pins, forks, the log it came from.
+
+A record is the same wherever its offset is found. So who holds one of several records is told from
+the fragments that a pin leads to; those of which records are missing are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from stratalog.errors import NotFound
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.objectlog.holds import Pin, PinStore
+from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural, load_manifest
+from stratalog.objectlog.tree import Tree, missing, survivors_of
+from stratalog.runtime import Runtime
+from stratalog.store import Store, redact
+
+ATTEMPTS_MAX = 5
+READS_AT_ONCE = 16
+HEADS_AT_ONCE = 32
+FORK_PIN = "fork_"
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody who still leads to a record."""
+
+    kind: Literal["pin", "fork", "source", "stage"]
+    name: str
+    records: Natural = 0
+    """How many of them; 0 if that cannot be told."""
+
+    note: str = ""
+    expires_us: Natural | None = None
+
+    def __str__(self) -> str:
+        what = {
+            "pin": f"the pin {self.name}",
+            "fork": f"a fork, by the pin {self.name}",
+            "source": f"the log that this one was forked from, {self.name}",
+            "stage": f"work that is under way, or was killed, with the stage {self.name}",
+        }[self.kind]
+        return f"{what} ({self.note})" if self.note else what
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Which records a log has, and where."""
+
+    manifest: Manifest
+    fragments: tuple[tuple[Fragment, IndexSet], ...]
+
+    @property
+    def offsets(self) -> IndexSet:
+        return IndexSet.union(found for _, found in self.fragments)
+
+    @property
+    def sources(self) -> tuple[Holder, ...]:
+        """The logs that this one was forked from, and that own some of these fragments."""
+        records: Counter[str] = Counter()
+        for fragment, found in self.fragments:
+            if fragment.base is not None:
+                records[fragment.base] += len(found)
+        return tuple(
+            Holder(kind="source", name=redact(url), records=count) for url, count in records.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Which pins lead to some records, and to which objects that have them."""
+
+    holders: tuple[Holder, ...]
+    paths: frozenset[str]
+
+
+async def present(tree: Tree, store: Store, wanted: IndexSet) -> Present:
+    """Which of these records the log has."""
+    for attempts_left in reversed(range(ATTEMPTS_MAX)):
+        manifest, etag = await load_manifest(store)
+        try:
+            async with aclosing(_found(tree, manifest.entries, wanted)) as walk:
+                return Present(manifest, tuple([each async for each in walk]))
+        except NotFound as gone:
+            if (await load_manifest(store))[1] == etag or attempts_left == 0:
+                raise missing(gone.path) from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def pins_that_hold(
+    tree: Tree, store: Store, wanted: IndexSet, runtime: Runtime, *, also_released: bool = False
+) -> Pinned:
+    """The pins that lead to one of these records. Those past their expiry are released.
+
+    What a pin has held that is released stays until a collection has cleared the pin.
+    """
+    held, let_go = await PinStore(store, runtime=runtime).sort_out()
+    holders: list[Holder] = []
+    paths: set[str] = set()
+    for pin in (*held, *(let_go if also_released else ())):
+        below = await _below(tree, pin, wanted)
+        paths.update(fragment.path for fragment, _ in below)
+        if below:
+            holders.append(
+                Holder(
+                    kind="fork" if pin.name.startswith(FORK_PIN) else "pin",
+                    name=pin.name,
+                    records=sum(len(found) for _, found in below),
+                    note=redact(pin.note),
+                    expires_us=pin.expires_us,
+                )
+            )
+    return Pinned(tuple(holders), frozenset(paths))
+
+
+async def stored_with(
+    tree: Tree, store: Store, wanted: IndexSet, fragments: Sequence[Fragment]
+) -> tuple[str, ...]:
+    """Those of these fragments that are stored and have one of these records."""
+    there = await stored_of(store, list({fragment.path: None for fragment in fragments}))
+    by_path = {fragment.path: fragment for fragment in fragments}
+    return tuple([path for path in there if await _records_in(by_path[path], tree, wanted, True)])
+
+
+async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
+    """Those of these objects that are stored."""
+
+    async def is_there(path: str) -> bool:
+        try:
+            await store.head(path)
+        except NotFound:
+            return False
+        return True
+
+    there: list[str] = []
+    for start in range(0, len(paths), HEADS_AT_ONCE):
+        some = paths[start : start + HEADS_AT_ONCE]
+        found = await asyncio.gather(*map(is_there, some))
+        there += [path for path, is_kept in zip(some, found, strict=True) if is_kept]
+    return tuple(there)
+
+
+async def _below(tree: Tree, pin: Pin, wanted: IndexSet) -> list[tuple[Fragment, IndexSet]]:
+    """Where a pin holds which of these records. It holds whole fragments, and none that is lost."""
+    window = pin.window
+    entries = filter(window.overlaps, pin.entries)
+    async with aclosing(_found(tree, entries, wanted, may_be_lost=True)) as walk:
+        return [each async for each in walk if window.overlaps(each[0])]
+
+
+async def _found(
+    tree: Tree, entries: Iterable[Entry], wanted: IndexSet, *, may_be_lost: bool = False
+) -> AsyncGenerator[tuple[Fragment, IndexSet], None]:
+    """The fragments that have some of these records, and which."""
+
+    def overlaps(entry: Entry) -> bool:
+        return wanted.overlaps(range(entry.start.offset, entry.limit.offset))
+
+    async def several(some: list[Fragment]) -> list[tuple[Fragment, IndexSet]]:
+        reads = (_records_in(each, tree, wanted, may_be_lost) for each in some)
+        return [each for each in zip(some, await asyncio.gather(*reads), strict=True) if each[1]]
+
+    some: list[Fragment] = []
+    on_missing = _pass_over if may_be_lost else None
+    async with aclosing(tree.fragments(entries, overlaps, on_missing)) as walk:
+        async for fragment in walk:
+            some.append(fragment)
+            if len(some) == READS_AT_ONCE:
+                for each in await several(some):
+                    yield each
+                some = []
+    for each in await several(some):
+        yield each
+
+
+async def _records_in(
+    fragment: Fragment, tree: Tree, wanted: IndexSet, may_be_lost: bool
+) -> IndexSet:
+    """Which of these records a fragment has. Only of a sparse one the rows must be read."""
+    if not fragment.is_sparse:
+        return wanted.within(fragment.offsets)
+    if not fragment.count:
+        return EMPTY
+    try:
+        data = (await tree.store_of(fragment).get(fragment.path)).data
+    except NotFound:
+        if may_be_lost:
+            return EMPTY
+        raise
+    return wanted & survivors_of(data, fragment, verify=False).offsets
+
+
+def _pass_over(_: Entry) -> None:
+    """A node that is lost leads to nothing."""

@@ -1,0 +1,309 @@
+"""The policy of a log: set and removed together with the cursor that holds what it keeps.
+
+A log with a policy is held by a cursor of its own, ``policy``. So nothing that the policy keeps is
+collected because some other cursor has moved on, and retention is no more than moving this cursor
+forward: collection still waits for the slowest.
+
+    set       read policy ──► cursor to the first offset ──► put policy ──► cursor once more
+    remove    read cursor ──► put a tombstone ──► delete the cursor
+    retain    read cursor ──► read policy ──► move the cursor
+
+The cursor is there before the policy, and goes after it. Each first reads what the other one
+changes last, with the witness that it needs in the end, so whoever comes in between is noticed. Why
+the cursor is written once more is told in ``docs/design/012-policy.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from stratalog.errors import Conflict, Exists, NotFound, Trimmed, Unknown
+from stratalog.objectlog.holds.cursor import Cursor, CursorStore
+from stratalog.objectlog.options import MIB
+from stratalog.objectlog.stored import (
+    FORMAT,
+    GARBAGE_PATH,
+    POLICY_CURSOR,
+    POLICY_PATH,
+    ByteCache,
+    Live,
+    Policy,
+    Snapshot,
+    load_manifest,
+    refuse_newer_format,
+    writer_label,
+)
+from stratalog.objectlog.tree import Cut, Tree, find_retention_cut, missing
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import (
+    Blob,
+    Landed,
+    Patience,
+    PatientStore,
+    StoreLike,
+    create,
+    open_store,
+    swap,
+)
+
+log = logging.getLogger(__name__)
+
+POLICY_TIMEOUT_S = 60.0
+ATTEMPTS_MAX = 5
+SNAPSHOT_CACHE_BYTES = 8 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """How far retention has moved the cursor of a policy."""
+
+    offset_before: int
+    offset: int
+    """What lies before it may be collected, as far as this cursor goes."""
+
+    num_bytes: int
+    """How many bytes of fragments lie before it now."""
+
+    @property
+    def has_moved(self) -> bool:
+        return self.offset > self.offset_before
+
+
+class PolicyStore:
+    """The policy of one log."""
+
+    def __init__(
+        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
+    ) -> None:
+        store = open_store(url)
+        self._store = PatientStore(store, runtime, POLICY_TIMEOUT_S)
+        self._cursors = CursorStore(store, writer=writer, runtime=runtime)
+        self._writer = writer_label(writer)
+        self._runtime = runtime
+
+    async def load(self) -> Policy:
+        """The policy as it is now. ``NotFound`` if there is none."""
+        found, _ = await self._read()
+        if found is None or found.removed:
+            raise NotFound(
+                "there is no policy", path=POLICY_PATH, hint="Set one: `stratalog policy set`."
+            )
+        return found
+
+    async def set(self, policy: Policy) -> Policy:
+        """Put this policy in the place of whatever is there; gives it as it is stored.
+
+        What is still in the log is held from its first offset on, also what an earlier policy had
+        let go. ``Conflict`` if others change the policy meanwhile, or while a collection is under
+        way that an earlier one allowed.
+        """
+        policy.check_useful()
+        before, etag = await self._read()
+        cursor = await self._take_hold()
+        is_same = before is not None and before.to_dict() == policy.to_dict()
+        stored = msgspec.structs.replace(
+            policy,
+            judged=before.judged if before is not None and is_same else None,
+            epoch_us=self._runtime.now_us(),
+            writer=self._writer,
+            format=FORMAT,
+            write_id=self._runtime.new_id(),
+            removed=False,
+            unknown=before.unknown if before is not None else None,
+        )
+        await self._put(stored, etag)
+        if before is not None:
+            await self._hold_once_more(cursor)
+        return stored
+
+    async def remove(self) -> None:
+        """Remove the policy, then its cursor. ``NotFound`` if there is neither."""
+        for attempt in range(ATTEMPTS_MAX):
+            cursor = await self._cursor()
+            found, etag = await self._read()
+            has_policy = found is not None and not found.removed
+            if cursor is None and not has_policy:
+                if attempt == 0:
+                    raise NotFound("there is no policy to remove", path=POLICY_PATH)
+                return None
+            if attempt and has_policy:
+                raise _changed()
+            tombstone = Policy(
+                epoch_us=self._runtime.now_us(),
+                writer=self._writer,
+                format=FORMAT,
+                write_id=self._runtime.new_id(),
+                removed=True,
+                unknown=found.unknown if found is not None else None,
+            )
+            await self._put(tombstone, etag)
+            if cursor is None:
+                return None
+            try:
+                return await cursor.delete()
+            except Conflict:
+                continue  # retention has moved it, or another one holds the log now
+        raise _changed()
+
+    async def hold(self) -> int:
+        """From where on the log is held. Makes the cursor again if somebody has deleted it."""
+        cursor = await self._cursor()
+        if cursor is not None:
+            return cursor.offset
+        cursor = await self._take_hold()
+        found, _ = await self._read()
+        if found is None or found.removed:
+            await cursor.delete()
+            raise _changed()
+        return cursor.offset
+
+    async def retain(
+        self, policy: Policy, *, by_size: bool = True, judged: int | None = None
+    ) -> Retained:
+        """Move the cursor forward over what the policy, as it was loaded, retains no longer.
+
+        ``Conflict`` if the policy was changed since. Without ``by_size`` only the age counts. By
+        size only what lies before ``judged`` counts, and goes: of the rest nobody knows how much
+        will be left of it.
+        """
+        cursor = await self._cursor()
+        found, _ = await self._read()
+        if cursor is None or found is None or found.write_id != policy.write_id:
+            await load_manifest(self._store)  # without a log, `NotFound` tells more
+            raise _changed()
+        rule = policy.retain
+        if rule is None:
+            return Retained(cursor.offset, cursor.offset, 0)
+        age_us = None if rule.age_s is None else int(rule.age_s * 1e6)
+        before_us = None if age_us is None else self._runtime.now_us() - age_us
+        cut = await self._cut(before_us, rule.bytes if by_size else None, judged)
+        if cut.offset <= cursor.offset:
+            return Retained(cursor.offset, cursor.offset, cut.num_bytes)
+        moved = await cursor.move(cut.offset)
+        return Retained(cursor.offset, moved.offset, cut.num_bytes)
+
+    async def check_live(self, live: Live | None) -> None:
+        """``Conflict`` unless this is still what lives, as the policy says."""
+        found, _ = await self._read()
+        if found is None or found.removed or found.live != live:
+            raise _changed()
+
+    async def note_judged(self, policy: Policy, up_to: int) -> bool:
+        """Write down how far the rule was asked. False if the policy was changed since."""
+        found, etag = await self._read()
+        if found is None or found.write_id != policy.write_id:
+            return False
+        noted = msgspec.structs.replace(found, judged=up_to, write_id=self._runtime.new_id())
+        try:
+            await self._put(noted, etag)
+        except Conflict:
+            return False
+        return True
+
+    # The cursor
+
+    async def _cursor(self) -> Cursor | None:
+        try:
+            return await self._cursors.load(POLICY_CURSOR)
+        except NotFound:
+            return None
+
+    async def _take_hold(self) -> Cursor:
+        """The cursor at the first offset of the log, where it counts."""
+        for _ in range(ATTEMPTS_MAX):
+            manifest, _etag = await load_manifest(self._store)
+            cursor = await self._cursor()
+            try:
+                if cursor is None:
+                    return await self._cursors.create(POLICY_CURSOR, manifest.first_offset)
+                return await cursor.move(manifest.first_offset)
+            except (Trimmed, Exists):
+                continue
+            except Conflict as error:
+                if error.path == GARBAGE_PATH:
+                    raise
+        raise _changed()
+
+    async def _hold_once_more(self, cursor: Cursor) -> None:
+        """Let nobody move the cursor any more who has read the policy before this one.
+
+        What a collection is taking just now was let go before this policy was there.
+        """
+        try:
+            await cursor.move(cursor.offset)
+        except (Conflict, Trimmed):
+            try:
+                await self._take_hold()
+            except (Conflict, Trimmed) as error:
+                if await self._cursor() is None:
+                    raise
+                log.info("what an earlier policy let go is being collected: %s", error)
+
+    # The tree
+
+    async def _cut(
+        self, before_us: int | None, bytes_max: int | None, counted_to: int | None
+    ) -> Cut:
+        tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        manifest, etag = await load_manifest(self._store)
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                return await find_retention_cut(
+                    tree,
+                    manifest,
+                    before_us=before_us,
+                    bytes_max=bytes_max,
+                    counted_to=counted_to,
+                )
+            except NotFound as gone:
+                seen, (manifest, etag) = etag, await load_manifest(self._store)
+                if seen == etag:
+                    raise missing(gone.path) from None
+        raise Conflict(
+            "the tree changes faster than it can be walked", hint="Try again in a while."
+        )
+
+    # The object
+
+    async def _read(self) -> tuple[Policy | None, str | None]:
+        try:
+            blob = await self._store.get(POLICY_PATH)
+        except NotFound:
+            return None, None
+        return _decoded(blob), blob.etag
+
+    async def _put(self, stored: Policy, etag: str | None) -> None:
+        patience = Patience(self._runtime, POLICY_TIMEOUT_S)
+        data = stored.to_json()
+        if etag is None:
+            try:
+                await create(self._store, POLICY_PATH, data, patience)
+            except Exists:
+                raise _changed() from None
+            return
+
+        def is_ours(blob: Blob) -> bool:
+            return _decoded(blob).write_id == stored.write_id
+
+        settled = await swap(self._store, POLICY_PATH, data, etag, is_ours, patience)
+        if isinstance(settled, Landed):
+            return
+        if not settled.answered:
+            raise Unknown("the policy was changed by others meanwhile", path=POLICY_PATH)
+        raise _changed()
+
+
+def _decoded(blob: Blob) -> Policy:
+    refuse_newer_format(blob.data)
+    return Policy.from_json(blob.data, POLICY_PATH)
+
+
+def _changed() -> Conflict:
+    return Conflict(
+        "the policy was changed by others meanwhile",
+        path=POLICY_PATH,
+        hint="Look at it with `stratalog policy get`, then decide again.",
+    )

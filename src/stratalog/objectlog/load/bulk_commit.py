@@ -1,0 +1,310 @@
+"""Linking what many tasks have uploaded, all at once: one compare-and-swap of the manifest.
+
+    task ── register a stage, upload ──┐
+    task ── register a stage, upload ──┼──► positions, time, nodes ──► one put of the manifest
+    task ── register a stage, upload ──┘
+
+The put gives all fragments their positions and one append time, in the order of the list, and
+notes ``(query, batch)`` in ``sinks``. Whoever tries to link a batch that is noted there, or an
+older one of the same query, is told that it is there already. So a batch is in the log once,
+however often its job is killed and repeated, and whoever else writes to the log.
+
+If the tail moved meanwhile, the same fragments get other positions and the put is tried again:
+they do not know theirs. An answer that was lost is settled as that of any append (``linking``).
+
+Uploads of an epoch that has passed are linked only if their stage is still live, which is looked
+up between reading the manifest and the put: see ``stage``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
+from stratalog.objectlog.append import Beside
+from stratalog.objectlog.holds import load_stage
+from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment
+from stratalog.objectlog.stored import (
+    MANIFEST_PATH,
+    ByteCache,
+    Fragment,
+    LogPosition,
+    Manifest,
+    Span,
+    UploadNames,
+    decode_manifest,
+    load_manifest,
+    sealed,
+    writer_label,
+)
+from stratalog.objectlog.tree import (
+    Grafted,
+    Tree,
+    Verdict,
+    amend,
+    graft,
+    judge,
+    judge_by_owner,
+    note_linked,
+)
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import Setsum
+from stratalog.store import (
+    Blob,
+    Landed,
+    Overtaken,
+    Patience,
+    PatientStore,
+    StoreLike,
+    open_store,
+    put_once,
+    swap,
+)
+
+SINKS_MAX = 256
+LINK_TIMEOUT_S = 60.0
+AT_ONCE = 32
+TREE_CACHE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """What became of a batch: it is in the log."""
+
+    span: Span | None
+    """Where it is. None if it had no records, or if an earlier attempt had linked it."""
+
+    repeated: bool = False
+    """Whether an earlier attempt had linked it. What was uploaded for this one is left over."""
+
+
+async def link_staged(
+    url: StoreLike,
+    staged: Sequence[StagedFragment],
+    *,
+    batch: Batch | None = None,
+    writer: str | None = None,
+    beside: Beside | None = None,
+    timeout_s: float = LINK_TIMEOUT_S,
+    runtime: Runtime = DEFAULT_RUNTIME,
+) -> Linked:
+    """Append what was staged, all of it or nothing, in this order.
+
+    With a ``batch`` it happens once, however often it is tried. ``beside`` is called before each
+    attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload may
+    be gone: stage it again.
+    """
+    return await _Linking(url, staged, batch, writer, beside, timeout_s, runtime).run()
+
+
+async def last_batch(
+    url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME
+) -> int | None:
+    """The number of the last batch of a query that is in the log."""
+    store = PatientStore(open_store(url), runtime, LINK_TIMEOUT_S)
+    manifest, _ = await load_manifest(store)
+    return (manifest.sinks or {}).get(query)
+
+
+async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME) -> bool:
+    """Make room for another query. Whoever still runs this one may link a batch twice.
+
+    False if the log knows nothing of it.
+    """
+    store = PatientStore(open_store(url), runtime, LINK_TIMEOUT_S)
+    known = False
+
+    def change(manifest: Manifest) -> Manifest | None:
+        nonlocal known
+        manifest.check_writable()
+        sinks = dict(manifest.sinks or {})
+        if sinks.pop(query, None) is None:
+            return None
+        known = True
+        return msgspec.structs.replace(manifest, sinks=sinks or None, write_id=runtime.new_id())
+
+    await amend(store, change, Patience(runtime, LINK_TIMEOUT_S))
+    return known
+
+
+class _Linking:
+    """One run."""
+
+    def __init__(
+        self,
+        url: StoreLike,
+        staged: Sequence[StagedFragment],
+        batch: Batch | None,
+        writer: str | None,
+        beside: Beside | None,
+        timeout_s: float,
+        runtime: Runtime,
+    ) -> None:
+        self._store = open_store(url)
+        self._reads = PatientStore(self._store, runtime, timeout_s)
+        self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
+        self._names = UploadNames(runtime)
+        self._staged = staged
+        self._batch = batch
+        self._writer = writer_label(writer)
+        self._beside = beside
+        self._timeout_s = timeout_s
+        self._runtime = runtime
+
+    async def run(self) -> Linked:
+        manifest, etag = await load_manifest(self._reads)
+        while True:
+            manifest.check_writable()
+            if self._batch is not None and is_linked(manifest, self._batch):
+                return Linked(None, repeated=True)
+            if not self._staged:
+                return Linked(None)
+            if manifest.seal is not None:
+                raise sealed(manifest)
+            await self._check_stages(manifest)
+            fragments = placed(self._staged, manifest, self._runtime.now_us())
+            candidate = await self._prepared(manifest, fragments)
+            if self._beside is not None:
+                await self._beside(candidate.tail.offset, manifest.sweep_epoch)
+            newer = await self._put(candidate, etag, fragments)
+            if newer is None:
+                return Linked(Span(fragments[0].start, fragments[-1].limit.offset))
+            manifest, etag = newer
+
+    async def _check_stages(self, manifest: Manifest) -> None:
+        """Uploads of this epoch are there. Those of another one are, if their stage is live."""
+        doubtful = {
+            each.incarnation for each in self._staged if each.sweep_epoch != manifest.sweep_epoch
+        }
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def check(incarnation: str) -> None:
+            async with turn:
+                try:
+                    stored, _ = await load_stage(self._reads, incarnation)
+                    is_live = stored.state == "live"
+                except NotFound:
+                    is_live = False
+            if not is_live:
+                raise Conflict(
+                    f"the stage {incarnation} is not live any more; its uploads may be gone",
+                    hint="Write the batch again.",
+                )
+
+        await asyncio.gather(*map(check, sorted(doubtful)))
+
+    async def _prepared(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Manifest:
+        """The manifest to put. The nodes that it links are stored before."""
+        grafted = await self._grafted(manifest, fragments)
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def store(path: str, data: bytes) -> None:
+            async with turn:
+                patience = Patience(self._runtime, self._timeout_s)
+                await put_once(self._store, lambda: path, data, patience)
+
+        await asyncio.gather(*(store(each.path, each.to_json()) for each in grafted.made))
+        grafted.manifest.check()
+        return grafted.manifest
+
+    async def _grafted(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Grafted:
+        last, incarnation = fragments[-1].seq_no, fragments[0].incarnation
+        assert isinstance(last, int)
+        assert incarnation is not None
+        linked = msgspec.structs.replace(
+            manifest,
+            setsum=Setsum.total([manifest.setsum, *(each.setsum for each in fragments)]),
+            acc_bytes=manifest.acc_bytes + sum(each.num_bytes for each in fragments),
+            writer=self._writer,
+            fragments=(*manifest.fragments, *fragments),
+            write_id=self._runtime.new_id(),
+            linked=note_linked(manifest.linked or {}, incarnation, last),
+            sinks=noted(manifest, self._batch),
+        )
+        return await graft(linked, self._tree, self._names, self._writer)
+
+    async def _put(
+        self, candidate: Manifest, etag: str, fragments: Sequence[Fragment]
+    ) -> tuple[Manifest, str] | None:
+        """None if it happened, or the manifest on top of which to try again."""
+        incarnation = fragments[0].incarnation
+        assert incarnation is not None
+
+        def is_ours(blob: Blob) -> bool:
+            try:
+                stored = decode_manifest(blob.data)
+            except (Corrupt, Invalid) as error:
+                reason = f"the manifest became unreadable: {error}"
+                raise Unknown(reason, path=MANIFEST_PATH) from error
+            return judge(stored, fragments, incarnation) is Verdict.HAPPENED
+
+        patience = Patience(self._runtime, self._timeout_s)
+        settled = await swap(
+            self._store, MANIFEST_PATH, candidate.to_json(), etag, is_ours, patience
+        )
+        if isinstance(settled, Landed):
+            return None
+        return await self._after_refusal(settled, fragments, incarnation)
+
+    async def _after_refusal(
+        self, refusal: Overtaken, fragments: Sequence[Fragment], incarnation: str
+    ) -> tuple[Manifest, str] | None:
+        current = refusal.current
+        if current is None:
+            gone = NotFound if refusal.answered else Unknown
+            raise gone(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
+        stored = decode_manifest(current.data)
+        verdict = judge(stored, fragments, incarnation)
+        if verdict is Verdict.OPEN and self._batch is None:
+            verdict = await judge_by_owner(self._tree, stored, fragments, incarnation)
+            if verdict is Verdict.OPEN:
+                raise Unknown(
+                    "the manifest changed too often to tell whether the batch was linked",
+                    path=MANIFEST_PATH,
+                )
+        return None if verdict is Verdict.HAPPENED else (stored, current.etag)
+
+
+def is_linked(manifest: Manifest, batch: Batch) -> bool:
+    """Whether this batch of its query, or a later one, is in the log."""
+    return (manifest.sinks or {}).get(batch.query, -1) >= batch.number
+
+
+def noted(manifest: Manifest, batch: Batch | None) -> dict[str, int] | None:
+    """The table of last batches with this one in it. ``Full`` if it has no room for a query."""
+    if batch is None:
+        return manifest.sinks
+    sinks = {**(manifest.sinks or {}), batch.query: batch.number}
+    if len(sinks) > SINKS_MAX:
+        raise Full(
+            f"{SINKS_MAX} queries have written to this log, and it remembers no more",
+            hint="Forget one that is gone for good: `stratalog sinks forget URL QUERY`.",
+            expected=SINKS_MAX,
+        )
+    return sinks
+
+
+def placed(staged: Sequence[StagedFragment], manifest: Manifest, now_us: int) -> list[Fragment]:
+    """The entries of staged fragments at the end of this log, with one append time."""
+    time_us = max(now_us, manifest.tail.timestamp_us)
+    offset, seq_no = manifest.tail.offset, manifest.next_seq_no
+    fragments: list[Fragment] = []
+    for each in staged:
+        start = LogPosition(offset, time_us)
+        offset += each.count
+        fragments.append(
+            Fragment(
+                path=each.path,
+                seq_no=seq_no,
+                start=start,
+                limit=LogPosition(offset, time_us),
+                num_bytes=each.num_bytes,
+                setsum=each.setsum,
+            )
+        )
+        seq_no += 1
+    return fragments

@@ -1,0 +1,141 @@
+"""Uploading records before their position is known: the half of a sink that runs in many tasks.
+
+A task registers a stage, uploads fragments with relative offsets under its names, and hands over
+what it has stored: a list of ``StagedFragment``, which travels by pickle. Somebody else links the
+lists of all tasks at once (``sinking``). What nobody links is left to the sweep.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from stratalog.errors import Invalid
+from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.stored import Compression, encode_staged, sealed
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.setsum import Setsum
+from stratalog.store import Patience, Store, StoreLike, open_store, put_once
+
+QUERY_LENGTH_MAX = 128
+UPLOAD_TIMEOUT_S = 60.0
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch of a query. Each query numbers its batches upwards, and repeats one that failed."""
+
+    query: str
+    number: int
+
+    def __post_init__(self) -> None:
+        check_query(self.query)
+        if type(self.number) is not int or not 0 <= self.number < 2**63:
+            raise Invalid(
+                f"the number of a batch is a whole number from 0 on, not {self.number!r}",
+                hint="Spark numbers its micro-batches: pass that number on.",
+            )
+
+
+def check_query(query: str) -> str:
+    """The id of a query, or ``Invalid``."""
+    text: object = query
+    if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= QUERY_LENGTH_MAX:
+        raise Invalid(
+            f"the id of a query is printable text of at most {QUERY_LENGTH_MAX} characters",
+            hint="A UUID, for example.",
+        )
+    return query
+
+
+class StagedFragment(msgspec.Struct, frozen=True, gc=False):
+    """A stored fragment that has no position yet."""
+
+    path: str
+    incarnation: str
+    count: int
+    num_bytes: int
+    setsum: Setsum
+    sweep_epoch: int
+    """In which epoch its upload began. In another one it is linked only if its stage is live."""
+
+
+class Staging:
+    """Uploads the records of one task, in their order. Made by ``Staging.open``."""
+
+    def __init__(
+        self, store: Store, stage: Stage, compression: Compression, runtime: Runtime
+    ) -> None:
+        self._store = store
+        self._stage = stage
+        self._compression = compression
+        self._runtime = runtime
+
+    @classmethod
+    async def open(
+        cls,
+        url: StoreLike,
+        *,
+        query: str | None = None,
+        batch: int | None = None,
+        job: str | None = None,
+        owner: str | None = None,
+        note: str = "",
+        compression: Compression = "zstd",
+        runtime: Runtime = DEFAULT_RUNTIME,
+    ) -> Staging:
+        """Register a stage. ``Sealed`` if the log takes no more records.
+
+        It belongs to a ``batch`` of a ``query``, or to the ``job`` whose own stage has this
+        incarnation.
+        """
+        store = open_store(url)
+        stage = await Stage.register(
+            store, owner=owner, note=note, query=query, batch=batch, job=job, runtime=runtime
+        )
+        if stage.manifest.seal is not None:
+            await stage.release()
+            raise sealed(stage.manifest)
+        return cls(store, stage, compression, runtime)
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    async def upload(self, bodies: pa.Array) -> StagedFragment:
+        """Store these bodies as one fragment. They are a column of binary without nulls."""
+        check_bodies(bodies)
+        timestamp_us = self._runtime.now_us()
+        encoded = await self._runtime.compute(
+            lambda: encode_staged(timestamp_us, bodies, self._compression)
+        )
+        names, manifest = self._stage.names, self._stage.manifest
+        path = await put_once(
+            self._store,
+            lambda: names.staged(manifest.next_seq_no),
+            encoded.data,
+            Patience(self._runtime, UPLOAD_TIMEOUT_S),
+        )
+        return StagedFragment(
+            path=path,
+            incarnation=names.incarnation,
+            count=len(bodies),
+            num_bytes=len(encoded.data),
+            setsum=encoded.setsum,
+            sweep_epoch=manifest.sweep_epoch,
+        )
+
+    async def abandon(self) -> None:
+        """Give up: what was uploaded is left to the sweep."""
+        await self._stage.release()
+
+
+def check_bodies(bodies: pa.Array) -> None:
+    """Refuse a column that cannot become a fragment."""
+    if not pa.types.is_binary(bodies.type):
+        raise Invalid(
+            f"bodies are a column of binary, not of {bodies.type}", hint="Cast it to binary."
+        )
+    if bodies.null_count:
+        raise Invalid("a body is missing (null)", hint="An empty body is b'', not null.")
+    if not len(bodies):
+        raise Invalid("a fragment has at least one record", hint="Upload nothing for no records.")

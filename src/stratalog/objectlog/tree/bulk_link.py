@@ -1,0 +1,89 @@
+"""Many fragments at once at the end of a log: nodes for them, so that the root stays small.
+
+    root    [ d1 d1 | f1 f2 f3 ] + g1 … g200
+    leaves  [ d1 d1 (f1 f2 f3 g1 … g47) (g48 …) (…) (… g199) | g200 ]       evenly filled
+    then    roll-ups, as a writer does them, until none is due
+
+A few new fragments simply join the root, and a roll-up follows when it is due. The newest fragment
+stays in the root, and no node has a single child. Nothing is stored here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from stratalog.errors import StratalogError
+from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, UploadNames
+from stratalog.objectlog.tree.fold import (
+    Rollup,
+    RollupPlan,
+    apply_rollup,
+    children_of,
+    make_snapshot,
+    plan_rollup,
+)
+from stratalog.objectlog.tree.walk import Tree
+from stratalog.setsum import Setsum
+
+ROLLUP_ENTRIES = WriterOptions.rollup_entries
+NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
+
+
+class Grafted(NamedTuple):
+    """A manifest with a small root, and the nodes that have to be stored before it."""
+
+    manifest: Manifest
+    made: list[Snapshot]
+
+
+async def graft(manifest: Manifest, tree: Tree, names: UploadNames, writer: str) -> Grafted:
+    """Move what the root has too much of into nodes."""
+    made: dict[str, Snapshot] = {}
+    if len(manifest.fragments) > NODE_ENTRIES_MAX:
+        leaves = _leaves(manifest.fragments[:-1], names, writer)
+        made = {leaf.path: leaf for leaf in leaves}
+        manifest = msgspec.structs.replace(
+            manifest,
+            snapshots=(*manifest.snapshots, *(leaf.pointer() for leaf in leaves)),
+            fragments=manifest.fragments[-1:],
+        )
+    while (plan := plan_rollup(manifest, ROLLUP_ENTRIES, NODE_ENTRIES_MAX)) is not None:
+        host = await _host(plan, tree, made)
+        children, replaced = children_of(plan, host, NODE_ENTRIES_MAX)
+        node = _node(children, plan.depth, names, writer)
+        rolled = apply_rollup(manifest, Rollup(node.pointer(), replaced, manifest.sweep_epoch))
+        if rolled is None:
+            break
+        manifest, made[node.path] = rolled, node
+        if plan.host is not None and plan.host.path in replaced:
+            made.pop(plan.host.path, None)
+    return Grafted(manifest, list(made.values()))
+
+
+def _leaves(fragments: Sequence[Fragment], names: UploadNames, writer: str) -> list[Snapshot]:
+    """Nodes over all of these, as few as possible, filled evenly."""
+    count = -(-len(fragments) // NODE_ENTRIES_MAX)
+    bounds = [len(fragments) * number // count for number in range(count + 1)]
+    return [_node(fragments[low:high], 1, names, writer) for low, high in pairwise(bounds)]
+
+
+def _node(children: Sequence[Entry], depth: int, names: UploadNames, writer: str) -> Snapshot:
+    path = names.snapshot(Setsum.total(child.setsum for child in children))
+    return make_snapshot(children, depth, path, writer)
+
+
+async def _host(plan: RollupPlan, tree: Tree, made: dict[str, Snapshot]) -> Snapshot | None:
+    """The node that may lend its children. A roll-up does without one that cannot be read."""
+    if plan.host is None:
+        return None
+    if plan.host.path in made:
+        return made[plan.host.path]
+    try:
+        return await tree.snapshot(plan.host)
+    except StratalogError:
+        return None

@@ -1,0 +1,60 @@
+"""From a cut to a plan: reads the few nodes on the cut and writes down what goes.
+
+What to do is decided by ``trimming``; this loads what it asks for and puts the answer into the
+form that is stored.
+"""
+
+from __future__ import annotations
+
+from stratalog.objectlog.stored import (
+    FIRST_SEQ_NO,
+    FORMAT,
+    Fragment,
+    Garbage,
+    Manifest,
+    Snapshot,
+    SnapshotPointer,
+    UploadNames,
+)
+from stratalog.objectlog.tree.trim_tree import Trim, Unloaded, trim
+from stratalog.objectlog.tree.walk import Tree
+from stratalog.runtime import Runtime
+
+
+async def plan_collection(
+    tree: Tree, manifest: Manifest, cut: int, writer: str, runtime: Runtime
+) -> Garbage | None:
+    """The plan that drops every fragment before the cut. None if there is none."""
+    names = UploadNames(runtime)
+    nodes: dict[str, Snapshot] = {}
+    while True:
+        try:
+            found = trim(manifest, cut, nodes, names.snapshot, writer)
+        except Unloaded as missing:
+            nodes[missing.pointer.path] = await tree.snapshot(missing.pointer)
+            continue
+        return None if found is None else _written_down(found, manifest, writer, runtime)
+
+
+def _written_down(found: Trim, manifest: Manifest, writer: str, runtime: Runtime) -> Garbage:
+    after = found.root_after
+    return Garbage(
+        snapshots_to_drop=tuple(e for e in found.dropped if isinstance(e, SnapshotPointer)),
+        snapshots_to_make=found.made,
+        snapshot_for_root=after if isinstance(after, SnapshotPointer) else None,
+        fragments_to_drop_start=manifest.initial_seq_no or FIRST_SEQ_NO,
+        fragments_to_drop_limit=found.first_seq_no_to_keep,
+        fragments_are_uuids=False,
+        setsum_to_discard=found.discarded,
+        first_to_keep=found.first_to_keep,
+        format=FORMAT,
+        write_id=runtime.new_id(),
+        writer=writer,
+        plan_id=runtime.new_id(),
+        fragments_to_drop=tuple(e for e in found.dropped if isinstance(e, Fragment)),
+        snapshots_to_replace=found.replaced,
+        fragment_for_root=after if isinstance(after, Fragment) else None,
+        root_before=found.root_before,
+        first_seq_no_to_keep=found.first_seq_no_to_keep,
+        sweep_epoch=manifest.sweep_epoch,
+    )

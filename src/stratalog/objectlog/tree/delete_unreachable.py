@@ -1,0 +1,157 @@
+"""Deleting what a published plan dropped: only what is out of reach, children first.
+
+A dropped snapshot is read, everything below it deleted, then the snapshot itself. So a run that
+was cut short finds its way again, and one whose snapshot is gone has nothing left to do below it.
+What the manifest or a pin still holds is passed over, and not read if they hold all below it; it
+goes when they let go. What belongs to the log that this
+one was forked from is not touched at all. A few thousand entries are in memory at a time, however
+much goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stratalog.errors import Corrupt, NotFound, Unavailable, Unknown
+from stratalog.invariants import invariant
+from stratalog.objectlog.stored import Entry, Fragment, Garbage, Manifest, Snapshot, SnapshotPointer
+from stratalog.objectlog.tree.plan_check import OWNED
+from stratalog.objectlog.tree.reach import Reach, Reached
+from stratalog.objectlog.tree.walk import Tree
+from stratalog.runtime import Runtime
+from stratalog.store import Patience, Store
+
+T = TypeVar("T")
+
+NODES_AT_ONCE = 64
+DELETE_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many objects were deleted, and how many requests that took."""
+
+    fragments: int = 0
+    snapshots: int = 0
+    requests: int = 0
+
+    def __add__(self, other: Removed) -> Removed:
+        return Removed(
+            self.fragments + other.fragments,
+            self.snapshots + other.snapshots,
+            self.requests + other.requests,
+        )
+
+
+OnProgress = Callable[[Removed], None]
+
+
+class Removal:
+    """One run of deletions."""
+
+    def __init__(
+        self,
+        store: Store,
+        tree: Tree,
+        timeout_s: float,
+        runtime: Runtime,
+        on_progress: OnProgress | None = None,
+        keep: Reach | None = None,
+    ) -> None:
+        self._store = store
+        self._tree = tree
+        self._timeout_s = timeout_s
+        self._runtime = runtime
+        self._on_progress = on_progress
+        self._keep = keep
+        self._removed = Removed()
+
+    async def check_unreachable(self, plan: Garbage, manifest: Manifest) -> None:
+        """Refuse unless the manifest reaches none of the plan's objects.
+
+        What was dropped ends before the log begins. A replaced node might still span what is
+        kept, so the way down to its range is looked at.
+        """
+        first = plan.first_to_keep.offset
+        invariant(manifest.first_offset >= first, "a plan is published before it is deleted")
+        doomed = {pointer.path for pointer in plan.snapshots_to_replace}
+        starts = {max(p.start.offset, manifest.first_offset) for p in plan.snapshots_to_replace}
+        for entry in plan.dropped:
+            if entry.limit.offset > first or not entry.path.startswith(OWNED):
+                raise Corrupt(f"{entry.path} is not to be collected", path=entry.path)
+        for start in starts:
+            async for path in self._way_down(manifest, start):
+                if path in doomed:
+                    raise Corrupt(f"{path} is still linked and was to be deleted", path=path)
+
+    async def remove(self, entries: Sequence[Entry], nodes: Sequence[Entry] = ()) -> Removed:
+        """Delete these entries with all below them, then these nodes. Again without harm."""
+        await self._remove(entries)
+        await self._delete(nodes)
+        return self._removed
+
+    async def _way_down(self, manifest: Manifest, offset: int) -> AsyncIterator[str]:
+        entries: Sequence[Entry] = manifest.entries
+        while entries:
+            found = [e for e in entries if e.start.offset <= offset < e.limit.offset]
+            if not found:
+                return
+            yield found[0].path
+            if isinstance(found[0], Fragment):
+                return
+            entries = (await self._tree.snapshot(found[0])).entries
+
+    async def _remove(self, entries: Sequence[Entry]) -> None:
+        entries = [entry for entry in entries if entry.base is None]
+        pointers = [entry for entry in entries if isinstance(entry, SnapshotPointer)]
+        for group in _batched(pointers, NODES_AT_ONCE):
+            wholly = (await self._reached(group)).wholly
+            loose = [pointer for pointer in group if pointer.path not in wholly]
+            nodes = await asyncio.gather(*map(self._node, loose))
+            await self._remove([child for node in nodes if node for child in node.entries])
+            await self._delete(loose)
+        await self._delete([entry for entry in entries if isinstance(entry, Fragment)])
+
+    async def _node(self, pointer: SnapshotPointer) -> Snapshot | None:
+        """A dropped node, or None if an earlier run has deleted it, and so all below it."""
+        try:
+            return await self._tree.snapshot(pointer)
+        except NotFound:
+            return None
+
+    async def _delete(self, entries: Sequence[Entry]) -> None:
+        for batch in _batched(entries, DELETE_BATCH):
+            reached = (await self._reached(batch)).paths
+            paths = [e.path for e in batch if e.base is None and e.path not in reached]
+            if not paths:
+                continue
+            await delete_surely(self._store, paths, Patience(self._runtime, self._timeout_s))
+            snapshots = sum(path.startswith("snapshot/") for path in paths)
+            self._removed += Removed(len(paths) - snapshots, snapshots, 1)
+            if self._on_progress is not None:
+                self._on_progress(self._removed)
+
+    async def _reached(self, entries: Sequence[Entry]) -> Reached:
+        """What others keep of these, and what they keep with all that is below it."""
+        if self._keep is None or not entries:
+            return Reached(set(), set())
+        return await self._keep.of(entries)
+
+
+async def delete_surely(store: Store, paths: Sequence[str], patience: Patience) -> None:
+    """Delete objects whose names are never used again, repeating what was not answered."""
+    while True:
+        try:
+            await store.delete_many(paths)
+            return
+        except (Unavailable, Unknown) as error:
+            if not await patience.pause():
+                raise Unavailable(f"could not delete in time: {error}") from error
+
+
+def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,96 @@
+"""What several trees hold in one stretch of the log: a set of paths that may not be deleted.
+
+A log's manifest and its pins are trees over the same immutable objects, and overlap in any way. So
+before something is deleted, the stretch that it lies in is looked up in each of them, down to the
+level of what is to be deleted and no further. Only that is in memory. What belongs to another log
+is not ours to delete, so it is not looked up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stratalog.errors import NotFound
+from stratalog.objectlog.stored import Entry, SnapshotPointer, depth_of
+from stratalog.objectlog.tree.walk import Tree, Window
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The top of a tree, and which part of it counts: all of it, or a window.
+
+    ``whole`` if a missing node is an error, and not just a sign of age.
+    """
+
+    name: str
+    entries: tuple[Entry, ...]
+    whole: bool
+    window: Window | None = None
+
+    def counts(self, entry: Entry) -> bool:
+        return self.window is None or self.window.overlaps(entry)
+
+    def counts_wholly(self, entry: Entry) -> bool:
+        """Whether all below this entry counts as well."""
+        window = self.window
+        if window is None:
+            return True
+        ends = window.to_offset is None or entry.limit.offset <= window.to_offset
+        return ends and window.from_offset <= entry.start.offset
+
+
+class Reached(NamedTuple):
+    """Paths that may not be deleted, and those among them below which nothing may."""
+
+    paths: set[str]
+    wholly: set[str]
+
+
+class Reach:
+    """The objects that these trees reach."""
+
+    def __init__(self, tree: Tree, roots: Sequence[Root]) -> None:
+        self._tree = tree
+        self._roots = roots
+
+    async def of(self, entries: Sequence[Entry]) -> Reached:
+        """Which entries of the stretch of these, and of their kind or deeper, are reached."""
+        window = Window(
+            min(entry.start.offset for entry in entries),
+            max(entry.limit.offset for entry in entries),
+        )
+        depth_min = min(map(depth_of, entries))
+        found = Reached(set(), set())
+        for root in self._roots:
+            await self._collect(root, root.entries, window, depth_min, found)
+        return found
+
+    async def _collect(
+        self,
+        root: Root,
+        entries: Sequence[Entry],
+        window: Window,
+        depth_min: int,
+        found: Reached,
+    ) -> None:
+        for entry in entries:
+            if entry.base is not None or not (window.overlaps(entry) and root.counts(entry)):
+                continue
+            if depth_of(entry) >= depth_min:
+                found.paths.add(entry.path)
+                if root.counts_wholly(entry):
+                    found.wholly.add(entry.path)
+            if isinstance(entry, SnapshotPointer) and entry.depth > depth_min:
+                try:
+                    node = await self._tree.snapshot(entry)
+                except NotFound:
+                    if root.whole:
+                        raise
+                    log.warning("%s points to %s, which is gone", root.name, entry.path)
+                    continue
+                await self._collect(root, node.entries, window, depth_min, found)

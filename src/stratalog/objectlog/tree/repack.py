@@ -1,0 +1,119 @@
+"""Making a tree whole again after some of it was opened: what is open is packed into nodes.
+
+    root     [ A(d2) B(d2) | c(d1) | f ]      a fragment below B has changed
+    opened   [ A(d2)  b1(d1) x y′ z b3(d1)  c(d1)  f ]
+    packed   [ A(d2)  B′[ b1 b2′[ x y′ z ] b3 ]  c(d1)  f ]
+
+A list of entries goes from deep to shallow, and no node has a single child. So, level by level, a
+run of entries that something deeper follows moves into nodes one deeper; one that is alone there
+opens its neighbour and joins its children. Nodes that nobody opened stay as they are, and separate
+the runs, so only the ways down to what has changed are written anew.
+
+Pure, but for the children of a node that must be opened: ``Unloaded`` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from stratalog.objectlog.stored import Entry, Snapshot, SnapshotPointer, depth_of
+from stratalog.objectlog.tree.trim_tree import Unloaded
+
+Make = Callable[[Sequence[Entry], int], SnapshotPointer]
+"""Makes a node of this depth over these children."""
+
+
+class Loose(NamedTuple):
+    """An entry among others, and whether it was taken out of a node that was opened."""
+
+    entry: Entry
+    opened: bool
+
+    @property
+    def depth(self) -> int:
+        return depth_of(self.entry)
+
+
+def opened(
+    entries: Sequence[Entry], nodes: Mapping[str, Snapshot], wanted: Callable[[Entry], bool]
+) -> list[Loose]:
+    """The entries with every wanted node in place of its pointer, down to fragments."""
+    return _opened([Loose(entry, opened=False) for entry in entries], nodes, wanted)
+
+
+def _opened(
+    items: Sequence[Loose], nodes: Mapping[str, Snapshot], wanted: Callable[[Entry], bool]
+) -> list[Loose]:
+    found: list[Loose] = []
+    for item in items:
+        if isinstance(item.entry, SnapshotPointer) and wanted(item.entry):
+            found += _opened(_children(item.entry, nodes), nodes, wanted)
+        else:
+            found.append(item)
+    return found
+
+
+def packed(
+    items: Sequence[Loose], nodes: Mapping[str, Snapshot], make: Make, entries_max: int
+) -> list[Entry]:
+    """The entries of a root, in which nothing is loose that was in a node."""
+    depth, found = 0, list(items)
+    while any(item.depth > depth or (item.opened and item.depth == depth) for item in found):
+        found = _pack_level(found, depth, nodes, make, entries_max)
+        depth += 1
+    return [item.entry for item in found]
+
+
+def _pack_level(
+    items: Sequence[Loose],
+    depth: int,
+    nodes: Mapping[str, Snapshot],
+    make: Make,
+    entries_max: int,
+) -> list[Loose]:
+    waiting, found = list(reversed(items)), list[Loose]()
+    run: list[Loose] = []
+    while waiting:
+        item = waiting.pop()
+        if item.depth < depth:
+            # Only at the end of a root is anything shallower left, and it stays there.
+            found += _settled(run, depth, make, entries_max)
+            return [*found, item, *reversed(waiting)]
+        if item.depth == depth:
+            run.append(item)
+        elif len(run) == 1 and isinstance(item.entry, SnapshotPointer):
+            waiting += reversed(_children(item.entry, nodes))
+        else:
+            found += [*_nodes(run, depth, make, entries_max), item]
+            run = []
+    return [*found, *_settled(run, depth, make, entries_max)]
+
+
+def _settled(run: Sequence[Loose], depth: int, make: Make, entries_max: int) -> list[Loose]:
+    """A run that nothing deeper follows: only what came out of a node goes back into one."""
+    loose = max((place + 1 for place, item in enumerate(run) if item.opened), default=0)
+    head, rest = run[:loose], run[loose:]
+    if len(head) == 1:
+        return [Loose(head[0].entry, opened=False), *rest]
+    return [*_nodes(head, depth, make, entries_max), *rest]
+
+
+def _nodes(run: Sequence[Loose], depth: int, make: Make, entries_max: int) -> list[Loose]:
+    """As few nodes as possible over these, evenly filled, none with a single child."""
+    if not run:
+        return []
+    count = max(1, min(-(-len(run) // entries_max), len(run) // 2))
+    bounds = [len(run) * number // count for number in range(count + 1)]
+    return [
+        Loose(make([item.entry for item in run[low:high]], depth + 1), opened=True)
+        for low, high in pairwise(bounds)
+    ]
+
+
+def _children(pointer: SnapshotPointer, nodes: Mapping[str, Snapshot]) -> list[Loose]:
+    node = nodes.get(pointer.path)
+    if node is None or not node.fits(pointer):
+        raise Unloaded(pointer)
+    return [Loose(entry, opened=True) for entry in node.entries]

@@ -1,0 +1,127 @@
+"""Retention: how much of the oldest part of a log goes, by age and by size.
+
+A fragment goes if all of its records were appended before a time, or if it and what comes after it
+are more than so many bytes. Both are true of a beginning of the log, so the larger one is the cut.
+The newest fragment never goes. Times and sizes stand in the entries: no fragment is read, and of
+the tree only the nodes on the cut.
+
+    root  [ A  B  C | f ]      A goes as a whole, C stays as a whole: only B is opened
+
+An entry without a time is as old as nobody knows, and stays until its bytes are too many.
+
+A pure function over nodes that are already loaded; ``Unloaded`` names the one that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, SnapshotPointer
+from stratalog.objectlog.tree.trim_tree import Unloaded
+from stratalog.objectlog.tree.walk import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where the log is to begin, and how many bytes lie before that."""
+
+    offset: int
+    num_bytes: int
+
+
+def retention_cut(
+    manifest: Manifest,
+    nodes: Mapping[str, Snapshot],
+    *,
+    before_us: int | None = None,
+    bytes_max: int | None = None,
+    counted_to: int | None = None,
+) -> Cut:
+    """The first offset that stays, if what is before a time goes, and what is too much.
+
+    With ``counted_to`` only entries that end there or before count as bytes, and go for them.
+    """
+    judged = [
+        entry
+        for entry in manifest.entries
+        if counted_to is None or entry.limit.offset <= counted_to
+    ]
+    total = sum(entry.num_bytes for entry in judged)
+    cutting = _Cutting(nodes, before_us, bytes_max, counted_to, manifest.first_offset, total)
+    cutting.advance(manifest.entries, holds_newest=True)
+    return Cut(cutting.cut, total - cutting.left)
+
+
+async def find_retention_cut(
+    tree: Tree,
+    manifest: Manifest,
+    *,
+    before_us: int | None,
+    bytes_max: int | None,
+    counted_to: int | None = None,
+) -> Cut:
+    """The same, reading the nodes that it takes. ``NotFound`` if one is gone meanwhile."""
+    nodes: dict[str, Snapshot] = {}
+    while True:
+        try:
+            return retention_cut(
+                manifest,
+                nodes,
+                before_us=before_us,
+                bytes_max=bytes_max,
+                counted_to=counted_to,
+            )
+        except Unloaded as missing:
+            nodes[missing.pointer.path] = await tree.snapshot(missing.pointer)
+
+
+@dataclass(slots=True)
+class _Cutting:
+    nodes: Mapping[str, Snapshot]
+    before_us: int | None
+    bytes_max: int | None
+    counted_to: int | None
+    cut: int
+    left: int
+    """The bytes from the cut on."""
+
+    def advance(self, entries: Sequence[Entry], *, holds_newest: bool) -> bool:
+        """Let go of these, oldest first. False once something stays."""
+        for number, entry in enumerate(entries, 1):
+            is_last = holds_newest and number == len(entries)
+            if self._goes(entry) and not is_last:
+                self.cut = entry.limit.offset
+                if self._counts(entry):
+                    self.left -= entry.num_bytes
+                continue
+            if isinstance(entry, Fragment) or not self._begins_to_go(entry):
+                return False
+            children = self._children(entry)
+            if not self.advance(children, holds_newest=is_last):
+                return False
+        return True
+
+    def _goes(self, entry: Entry) -> bool:
+        """Whether all of it goes, as far as it can be told from outside."""
+        if self.before_us is not None and 0 < entry.limit.timestamp_us < self.before_us:
+            return True
+        if self.bytes_max is None or not self._counts(entry):
+            return False
+        if isinstance(entry, Fragment):
+            return self.left > self.bytes_max
+        return self.left - entry.num_bytes >= self.bytes_max  # what follows is enough already
+
+    def _begins_to_go(self, entry: Entry) -> bool:
+        if self.before_us is not None and 0 < entry.start.timestamp_us < self.before_us:
+            return True
+        return self.bytes_max is not None and self._counts(entry) and self.left > self.bytes_max
+
+    def _counts(self, entry: Entry) -> bool:
+        return self.counted_to is None or entry.limit.offset <= self.counted_to
+
+    def _children(self, pointer: SnapshotPointer) -> tuple[Entry, ...]:
+        node = self.nodes.get(pointer.path)
+        if node is None or not node.fits(pointer):
+            raise Unloaded(pointer)
+        return node.entries

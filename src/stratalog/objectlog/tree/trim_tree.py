@@ -1,0 +1,154 @@
+"""Cutting the oldest part off a tree: which entries go, which nodes are made anew.
+
+    root  [ A(d2) B(d2) | f ]          cut inside A's child a2
+    A     [ a1 a2 a3 ]  a2 [ x y z ]   y is the first to keep
+    drop  a1, x     replace A, a2     make a2' [ y z ], A' [ a2' a3 ]     root [ A' B | f ]
+
+A node with a single child is never made: the child moves up. Where its right neighbour is deeper
+than it, it joins the leftmost node of that neighbour that fits, so that a list of entries always
+goes from deep to shallow. So at most two paths through the tree are read and written, however
+much is below the entries that go.
+
+Pure functions over nodes that are already loaded; ``Unloaded`` names the one that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stratalog.objectlog.stored import (
+    Entry,
+    Fragment,
+    LogPosition,
+    Manifest,
+    Snapshot,
+    SnapshotPointer,
+    depth_of,
+)
+from stratalog.objectlog.tree.fold import make_snapshot
+from stratalog.setsum import Setsum
+
+
+class Unloaded(Exception):
+    """This node must be read before the tree can be trimmed."""
+
+    def __init__(self, pointer: SnapshotPointer) -> None:
+        super().__init__(pointer.path)
+        self.pointer = pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What to do with a tree so that it begins at ``first_to_keep``."""
+
+    dropped: tuple[Entry, ...]
+    replaced: tuple[SnapshotPointer, ...]
+    made: tuple[Snapshot, ...]
+    root_before: tuple[str, ...]
+    root_after: Entry | None
+    first_to_keep: LogPosition
+    first_seq_no_to_keep: int
+
+    @property
+    def discarded(self) -> Setsum:
+        """The sum of what goes, from the entries that go."""
+        return Setsum.total(entry.setsum for entry in self.dropped)
+
+
+def trim(
+    manifest: Manifest,
+    cut: int,
+    nodes: Mapping[str, Snapshot],
+    name: Callable[[Setsum], str],
+    writer: str,
+) -> Trim | None:
+    """Drop every fragment that ends at or before ``cut``. None if there is none."""
+    work = _Trimming(cut, nodes, name, writer)
+    entries = manifest.entries
+    kept = work.without_the_past(entries)
+    if not work.dropped:
+        return None
+    untouched = 0
+    while (
+        untouched < min(len(kept), len(entries)) and kept[-1 - untouched] is entries[-1 - untouched]
+    ):
+        untouched += 1
+    changed = kept[: len(kept) - untouched]
+    assert len(changed) <= 1, "only the first entry changes"
+    first = work.first_fragment(kept)
+    position = manifest.tail if first is None else first.start
+    seq_no = manifest.next_seq_no if first is None else first.first_seq_no
+    if isinstance(seq_no, str):  # of a log that this one was forked from
+        seq_no = manifest.numbered_from
+    return Trim(
+        dropped=tuple(work.dropped),
+        replaced=tuple(work.replaced),
+        made=tuple(work.made),
+        root_before=tuple(entry.path for entry in entries[: len(entries) - untouched]),
+        root_after=changed[0] if changed else None,
+        first_to_keep=LogPosition(position.offset, position.timestamp_us),
+        first_seq_no_to_keep=seq_no,
+    )
+
+
+@dataclass(slots=True)
+class _Trimming:
+    cut: int
+    nodes: Mapping[str, Snapshot]
+    name: Callable[[Setsum], str]
+    writer: str
+    dropped: list[Entry] = field(default_factory=list)
+    replaced: list[SnapshotPointer] = field(default_factory=list)
+    made: list[Snapshot] = field(default_factory=list)
+
+    def without_the_past(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """What is left of neighbours once everything before the cut is gone."""
+        gone = 0
+        while gone < len(entries) and entries[gone].limit.offset <= self.cut:
+            gone += 1
+        self.dropped += entries[:gone]
+        if gone == len(entries):
+            return ()
+        first, after = entries[gone], tuple(entries[gone + 1 :])
+        if isinstance(first, Fragment) or first.start.offset >= self.cut:
+            return (first, *after)
+        before = self._children(first)
+        children = self.without_the_past(before)
+        if children == before:
+            return (first, *after)
+        self.replaced.append(first)
+        if len(children) > 1:
+            return (self._make(children, first.depth), *after)
+        return self._placed(children[0], after)
+
+    def _placed(self, entry: Entry, after: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """An entry that moved up, before its new neighbours or inside of the first of them."""
+        if after and isinstance(after[0], SnapshotPointer) and after[0].depth > depth_of(entry):
+            return (self._joined(entry, after[0]), *after[1:])
+        return (entry, *after)
+
+    def _joined(self, entry: Entry, host: SnapshotPointer) -> SnapshotPointer:
+        self.replaced.append(host)
+        return self._make(self._placed(entry, self._children(host)), host.depth)
+
+    def _make(self, children: Sequence[Entry], depth: int) -> SnapshotPointer:
+        path = self.name(Setsum.total(child.setsum for child in children))
+        node = make_snapshot(children, depth, path, self.writer)
+        self.made.append(node)
+        return node.pointer()
+
+    def _children(self, pointer: SnapshotPointer) -> tuple[Entry, ...]:
+        node = self.nodes.get(pointer.path)
+        if node is None or not node.fits(pointer):
+            raise Unloaded(pointer)
+        return node.entries
+
+    def first_fragment(self, entries: Sequence[Entry]) -> Fragment | None:
+        made = {node.path: node.entries for node in self.made}
+        while entries:
+            first = entries[0]
+            if isinstance(first, Fragment):
+                return first
+            entries = made.get(first.path) or self._children(first)
+        return None

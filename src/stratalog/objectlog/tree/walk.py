@@ -1,0 +1,188 @@
+"""Walking the tree below a manifest: only into nodes that overlap what is asked for.
+
+Nodes are immutable, checked against their pointer when read, and cached. A walk that goes on
+beyond its first leaf reads more and more nodes ahead, up to sixteen; a walk that stops early has
+read one node a level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stratalog.errors import Corrupt, NotFound
+from stratalog.meter import Meter
+from stratalog.objectlog.stored import (
+    ByteCache,
+    Entry,
+    Fragment,
+    Manifest,
+    Snapshot,
+    SnapshotPointer,
+)
+from stratalog.store import Store, sibling
+
+READ_AHEAD_MAX = 16
+
+
+def key_of(entry: Entry) -> str:
+    """What tells an object from all others, also from those of other logs."""
+    return entry.path if entry.base is None else f"{entry.base} {entry.path}"
+
+
+def missing(path: str | None) -> Corrupt:
+    """The alarm about an object that the newest manifest links and the store does not have."""
+    path = path or "an object"
+    return Corrupt(f"{path} is missing although the log links it", path=path)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A half-open part of the log, by offset and by append time."""
+
+    from_offset: int = 0
+    to_offset: int | None = None
+    from_timestamp_us: int | None = None
+    to_timestamp_us: int | None = None
+
+    def overlaps(self, entry: Entry) -> bool:
+        """Whether the entry may hold a record of this part. Entries without a time always may."""
+        start, limit = entry.start, entry.limit
+        if limit.offset <= self.from_offset:
+            return False
+        if self.to_offset is not None and start.offset >= self.to_offset:
+            return False
+        if self.from_timestamp_us is not None and 0 < limit.timestamp_us < self.from_timestamp_us:
+            return False
+        if self.to_timestamp_us is None or start.timestamp_us == 0:
+            return True
+        return start.timestamp_us < self.to_timestamp_us
+
+
+def cut(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
+    """The rows that belong to the window.
+
+    An entry with a time was already chosen by it, unless its rows are of several times.
+    """
+    start, limit = fragment.start.offset, fragment.limit.offset
+    first = max(start, window.from_offset)
+    end = limit if window.to_offset is None else min(limit, window.to_offset)
+    part = batch
+    if fragment.is_sparse:
+        ends = np.array([first, end], dtype=np.uint64)
+        low, high = np.searchsorted(batch.column(0).to_numpy(), ends).tolist()
+        part = batch.slice(low, max(0, high - low))
+    elif first > start or end < limit:
+        part = batch.slice(first - start, max(0, end - first))
+    if fragment.limit.timestamp_us and not fragment.is_sparse:
+        return part
+    if window.from_timestamp_us is not None:
+        part = part.filter(pc.greater_equal(part.column(1), window.from_timestamp_us))
+    if window.to_timestamp_us is not None:
+        part = part.filter(pc.less(part.column(1), window.to_timestamp_us))
+    return part
+
+
+class Tree:
+    """Reads the nodes of one log."""
+
+    def __init__(
+        self, store: Store, cache: ByteCache[Snapshot], meter: Meter | None = None
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._bases: dict[str, Store] = {}
+        self._meter = meter or Meter()
+
+    def store_of(self, entry: Entry) -> Store:
+        """Where the object behind an entry is: in this log, or in one that it was forked from."""
+        if entry.base is None:
+            return self._store
+        if entry.base not in self._bases:
+            self._bases[entry.base] = sibling(self._store, entry.base)
+        return self._bases[entry.base]
+
+    async def snapshot(self, pointer: SnapshotPointer) -> Snapshot:
+        """The node behind a pointer. ``NotFound`` if it is gone, ``Corrupt`` if it is another.
+
+        Its children carry the base that they inherit.
+        """
+        known = self._cache.get(key_of(pointer))
+        if known is not None and known.fits(pointer):
+            return known
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        blob = await self.store_of(pointer).get(pointer.path)
+        self._meter.add(loop.time() - started_s, len(blob.data))
+        snapshot = Snapshot.from_json(blob.data, pointer.path)
+        snapshot.check(pointer)
+        if pointer.base is not None:
+            snapshot = snapshot.in_base(pointer.base)
+        self._cache.put(key_of(pointer), snapshot, len(blob.data))
+        return snapshot
+
+    def remember(self, snapshot: Snapshot, size: int) -> None:
+        """Keep a node that was just written, so that it need not be read."""
+        self._cache.put(snapshot.path, snapshot, size)
+
+    def walk(self, manifest: Manifest, window: Window) -> AsyncGenerator[Fragment, None]:
+        """The fragments that overlap the window, oldest first."""
+        return self.fragments(manifest.entries, window.overlaps)
+
+    async def fragments(
+        self,
+        entries: Iterable[Entry],
+        wanted: Callable[[Entry], bool],
+        on_missing: Callable[[SnapshotPointer], None] | None = None,
+    ) -> AsyncGenerator[Fragment, None]:
+        """The wanted fragments below these entries, oldest first.
+
+        ``wanted`` is asked once for every entry that is met, parents before their children, and
+        nothing below a node that is not wanted is read. A node that is gone is ``NotFound``, or is
+        passed over if there is somebody to tell.
+        """
+        queue = deque(filter(wanted, entries))
+        loads: dict[str, asyncio.Task[Snapshot]] = {}
+        ahead, gave_fragments = 1, False
+        try:
+            while queue:
+                entry = queue.popleft()
+                if isinstance(entry, Fragment):
+                    gave_fragments = True
+                    yield entry
+                    continue
+                if gave_fragments:
+                    ahead, gave_fragments = min(2 * ahead, READ_AHEAD_MAX), False
+                try:
+                    if ahead == 1:
+                        snapshot = await self.snapshot(entry)
+                    else:
+                        self._read_ahead(loads, (entry, *queue), ahead)
+                        snapshot = await loads.pop(key_of(entry))
+                except NotFound:
+                    if on_missing is None:
+                        raise
+                    on_missing(entry)
+                    continue
+                queue.extendleft(reversed(list(filter(wanted, snapshot.entries))))
+        finally:
+            for load in loads.values():
+                load.cancel()
+            await asyncio.gather(*loads.values(), return_exceptions=True)
+
+    def _read_ahead(
+        self, loads: dict[str, asyncio.Task[Snapshot]], entries: Iterable[Entry], ahead: int
+    ) -> None:
+        for entry in entries:
+            if ahead == 0:
+                return
+            if isinstance(entry, SnapshotPointer):
+                ahead -= 1
+                if key_of(entry) not in loads:
+                    loads[key_of(entry)] = asyncio.ensure_future(self.snapshot(entry))

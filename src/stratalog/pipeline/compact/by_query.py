@@ -1,0 +1,128 @@
+"""Compacting a log by what a query says: Spark finds what lives, and the log drops the rest.
+
+The query sees the log as it was at one moment, and everything up to there is judged; what is
+appended meanwhile is not. Each task turns the offsets that it finds into ranges, so the driver
+gets sets, not rows. Much of a log is rewritten by tasks as well (``rewriting_tasks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+
+from stratalog.blocking import loop_thread
+from stratalog.errors import Invalid
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.objectlog import CompactOptions
+from stratalog.objectlog.compaction import DEFAULT_OPTIONS, Compacted, Compactor, OnProgress
+from stratalog.objectlog.stored import load_manifest
+from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
+from stratalog.pipeline.source import Place, pinned_log
+from stratalog.pipeline.spark import absolute_url, check_reachable, readable_spark_errors
+from stratalog.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VIEW = "log"
+WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+
+_SETS = pa.schema([pa.field("live", pa.binary(), nullable=False)])
+
+
+def compact_log(
+    spark: SparkSession,
+    url: Place,
+    live: str | DataFrame | IndexSet,
+    *,
+    up_to: int | None = None,
+    on_progress: OnProgress | None = None,
+    options: CompactOptions = DEFAULT_OPTIONS,
+) -> Compacted:
+    """Drop what does not live among the records before offset ``up_to``.
+
+    ``live`` is a query over the view ``log`` (``offset, timestamp, body``) whose one column is the
+    offsets that live, or a DataFrame of them, or the set itself. A query is asked about all records
+    that are there now, or those before ``up_to``; a DataFrame or a set says nothing about where its
+    owner stopped reading, so there ``up_to`` is needed.
+    """
+    place = check_reachable(absolute_url(url))
+    if isinstance(live, str):
+        up_to = tail_of(place) if up_to is None else min(up_to, tail_of(place))
+        found = live_by_query(spark, place, live, up_to)
+    elif up_to is None:
+        raise Invalid(
+            "up_to says where the owner of this set stopped reading",
+            hint="Give the offset after the last record that was judged.",
+        )
+    else:
+        found = live if isinstance(live, IndexSet) else live_set(live)
+    compactor = Compactor(
+        place,
+        found,
+        up_to,
+        on_progress=on_progress,
+        rewrite=rewriting_in_tasks(spark, place, options),
+        options=options,
+    )
+    return loop_thread().run(compactor.run)
+
+
+def live_set(frame: DataFrame) -> IndexSet:
+    """The offsets in the one column of a frame."""
+    (kind,) = [kind for _, kind in frame.dtypes] if len(frame.dtypes) == 1 else [""]
+    if kind not in WHOLE_NUMBERS:
+        raise Invalid(
+            f"what lives is one column of offsets, not {frame.dtypes!r}",
+            hint="For example: SELECT max(offset) FROM log GROUP BY …",
+        )
+    with readable_spark_errors():
+        rows = frame.mapInArrow(_as_sets, "live binary").collect()
+    return IndexSet.union(IndexSet.from_bytes(bytes(row["live"])) for row in rows)
+
+
+def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
+    """What lives before ``up_to``, as a query over the view ``log`` says."""
+    with pinned_log(spark, place, to_offset=up_to) as records:
+        records.createOrReplaceTempView(VIEW)
+        try:
+            with readable_spark_errors(), asked_of("the query does not say what lives"):
+                frame = spark.sql(f"SELECT * FROM (\n{query}\n)")  # a question, no command
+                return live_set(frame)
+        finally:
+            spark.catalog.dropTempView(VIEW)
+
+
+@contextmanager
+def asked_of(trouble: str) -> Iterator[None]:
+    """A wrong expression is ``Invalid``, and says what it should have been."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        raise Invalid(
+            f"{trouble}: {_first_line(error)}",
+            hint="It is about the records of a log: offset, timestamp, body.",
+        ) from None
+
+
+def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: all its offsets as one set."""
+    found = EMPTY
+    for batch in batches:
+        found |= IndexSet.of(batch.column(0).drop_null())
+    yield pa.RecordBatch.from_arrays([pa.array([found.to_bytes()])], schema=_SETS)
+
+
+def tail_of(place: str) -> int:
+    """The offset after the last record."""
+    store = open_store(place)
+    manifest, _ = loop_thread().run(lambda: load_manifest(store))
+    return manifest.tail.offset
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

@@ -1,0 +1,269 @@
+"""The query of a compaction by key: what is new in some logs, judged with what is known.
+
+    new records ──► key, tombstone ──► to the task of their bucket ──► units_in_task
+    orders, one for each bucket ─────► (with the rows of the last run, which it fetches)
+
+One query for all logs. Only new records go through Spark's shuffle; the rows of the last run lie in
+the buckets that they belong to. The records are read natively if they are of one log and Spark
+reaches its files, otherwise through the library.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from stratalog.errors import Invalid, StratalogError
+from stratalog.indexset import IndexSet
+from stratalog.invariants import invariant
+from stratalog.pipeline.compact.judge_keys import Verdict
+from stratalog.pipeline.compact.key_index import IndexPart, KeyIndex
+from stratalog.pipeline.compact.key_rule import KeyRule
+from stratalog.pipeline.compact.key_units import (
+    DONE_DDL,
+    UnitDone,
+    UnitWork,
+    dones_of,
+    units_in_task,
+)
+from stratalog.pipeline.materialize import is_fault_of_data
+from stratalog.pipeline.source import (
+    SPLIT_BYTES,
+    Part,
+    native_frame,
+    records_in_task,
+    split_evenly,
+    why_not_native,
+)
+from stratalog.pipeline.spark import HERD_RECORDS_DDL, frame_of, slots_of, tidy_error, whole_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+UNIT_ROWS = 1 << 18
+TASK_ROWS = 1 << 19
+BUCKET_BITS = 16
+BUCKETS_MAX = (1 << BUCKET_BITS) - 1
+PARTS_PER_BUCKET_MAX = 8
+
+_ORDERS = pa.schema([pa.field("unit", pa.int32()), pa.field("work", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about one log."""
+
+    part: Part
+    """Its new records, and where they are."""
+
+    index: KeyIndex | None
+    """What is known of the others; None if all are new."""
+
+    first_offset: int
+    up_to: int
+    expired_by_us: int
+
+    @property
+    def records(self) -> int:
+        """About how many records are new."""
+        return sum(fragment.count for fragment in self.part.fragments)
+
+    @property
+    def rows(self) -> int:
+        return self.records + (0 if self.index is None else self.index.rows)
+
+    @property
+    def buckets(self) -> int:
+        if self.index is not None:
+            return self.index.buckets
+        return min(BUCKETS_MAX, max(1, -(-self.records // UNIT_ROWS)))
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether it is time to write all rows anew: most are gone, or lie in many parts."""
+        if self.index is None:
+            return True
+        gone = 0 if self.index.gone is None else self.index.gone.members
+        parts = Counter(part.bucket for part in self.index.parts)
+        most = max(parts.values(), default=0)
+        return 2 * gone > self.index.rows or most >= PARTS_PER_BUCKET_MAX
+
+    def orders(self, log: int) -> Iterator[UnitWork]:
+        """The order for each of its buckets."""
+        index = self.index
+        parts: dict[int, list[IndexPart]] = defaultdict(list)
+        for part in index.parts if index else ():
+            parts[part.bucket].append(part)
+        for bucket in range(self.buckets):
+            yield UnitWork(
+                log=log,
+                url=self.part.url,
+                bucket=bucket,
+                parts=tuple(parts[bucket]),
+                gone=index.gone if index else None,
+                first_offset=self.first_offset,
+                up_to=self.up_to,
+                expired_by_us=self.expired_by_us,
+                is_rewritten=self.is_rewritten,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found out about one log."""
+
+    read: int
+    verdict: Verdict
+    buckets: int
+    parts: tuple[IndexPart, ...]
+    """The parts of the index as it is with the new records."""
+
+    is_rewritten: bool
+    """Whether they are without the rows that were gone before."""
+
+
+def ask(
+    spark: SparkSession, rule: KeyRule, questions: Sequence[Question], *, native: bool
+) -> list[Answer]:
+    """Judge the records of all these logs. Raises if that cannot be done for one of them.
+
+    The new records of a single log may be read natively.
+    """
+    orders = [[*question.orders(number)] for number, question in enumerate(questions)]
+    codes, units = [], 0
+    for several in orders:
+        codes.append(units << BUCKET_BITS | len(several))
+        units += len(several)
+    frame = _orders(spark, [work for several in orders for work in several])
+    fresh = _new_rows(spark, rule, questions, codes, native)
+    if fresh is not None:
+        frame = fresh.unionAll(frame)
+    rows = sum(question.rows for question in questions)
+    tasks = max(1, min(units, max(slots_of(spark), -(-rows // TASK_ROWS))))
+    try:
+        done = dones_of(_judged(frame, tasks).toArrow())
+    except Exception as error:
+        told = _failure_of(error)
+        if told is None or told is error:
+            raise
+        raise told from None
+    invariant(len(done) == units, "every bucket is judged once")
+    of_log: dict[int, list[UnitDone]] = defaultdict(list)
+    for each in done:
+        of_log[each.log].append(each)
+    return [_answer(question, of_log[number]) for number, question in enumerate(questions)]
+
+
+def _judged(frame: DataFrame, tasks: int) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with whole_errors():
+            yield from units_in_task(batches)
+
+    together = frame.repartitionById(tasks, sf.pmod(sf.col("unit"), sf.lit(tasks)).cast("int"))
+    return together.mapInArrow(cast(Callable[..., Any], run), DONE_DDL)
+
+
+def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    columns = [
+        pa.array(range(len(works)), pa.int32()),
+        pa.array([pickle.dumps(work) for work in works], pa.binary()),
+    ]
+    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_ORDERS))
+    nothing = [
+        sf.lit(None).cast(kind).alias(name)
+        for name, kind in (
+            ("key", "binary"),
+            ("offset", "bigint"),
+            ("timestamp_us", "bigint"),
+            ("tombstone", "boolean"),
+        )
+    ]
+    return frame.select("unit", *nothing, "work")
+
+
+def _new_rows(
+    spark: SparkSession,
+    rule: KeyRule,
+    questions: Sequence[Question],
+    codes: Sequence[int],
+    native: bool,
+) -> DataFrame | None:
+    """The rows of new records, each with the number of its unit. None if nothing is new."""
+    from pyspark.sql import functions as sf
+
+    if not any(question.part.fragments for question in questions):
+        return None
+    code = sf.lit(codes[0]).cast("bigint")
+    records = _of_one_log(spark, questions[0].part) if native and len(questions) == 1 else None
+    if records is None:
+        parts = [
+            replace(question.part, log=str(code))
+            for question, code in zip(questions, codes, strict=True)
+        ]
+        splits = split_evenly(parts, SPLIT_BYTES, slots_of(spark))
+        make = partial(records_in_task, verify=False)
+        records = frame_of(spark, splits, make, HERD_RECORDS_DDL)
+        code = sf.col("log").cast("bigint")
+    rows = rule.applied(records, code.alias("code"))
+    return rows.select(
+        _unit_of(sf.col("code")).alias("unit"),
+        "key",
+        "offset",
+        "timestamp_us",
+        "tombstone",
+        sf.lit(None).cast("binary").alias("work"),
+    )
+
+
+def _of_one_log(spark: SparkSession, part: Part) -> DataFrame | None:
+    """Its records natively. None if Spark cannot do that."""
+    if why_not_native(spark, part.url) is not None:
+        return None
+    return native_frame(spark, [replace(part, log=None)], part.window)
+
+
+def _unit_of(code: Column) -> Column:
+    """The unit that a row goes to. A code holds the first unit of its log, and how many it has."""
+    from pyspark.sql import functions as sf
+
+    first = sf.shiftright(code, BUCKET_BITS)
+    buckets = code.bitwiseAND(sf.lit(BUCKETS_MAX))
+    told = sf.coalesce(sf.crc32("key"), sf.col("offset"))
+    return (first + sf.pmod(told, buckets)).cast("int")
+
+
+def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
+    known = () if question.is_rewritten or question.index is None else question.index.parts
+    return Answer(
+        read=sum(each.read for each in mine),
+        verdict=Verdict(
+            judged=sum(each.verdict.judged for each in mine),
+            dead=IndexSet.union(each.verdict.dead for each in mine),
+            pressing=IndexSet.union(each.verdict.pressing for each in mine),
+        ),
+        buckets=question.buckets,
+        parts=(*known, *(each.part for each in mine if each.part is not None)),
+        is_rewritten=question.is_rewritten,
+    )
+
+
+def _failure_of(error: Exception) -> StratalogError | None:
+    from pyspark.errors import PySparkException
+
+    told = tidy_error(error)
+    if told is not None and isinstance(error, PySparkException) and is_fault_of_data(error):
+        return Invalid(
+            f"a record does not fit the rule: {told}",
+            hint="Let the expression cope with it, for example with try_cast.",
+        )
+    return told

@@ -1,0 +1,106 @@
+"""The expressions of a rule by key, checked by Spark before anything is read.
+
+A key is kept as bytes, and two keys are the same if their bytes are. So its type must be one whose
+text is exact and the same whatever the session is set to: text and bytes, whole numbers, decimals,
+dates, truth values. Others (floats, times, structs) are refused; whoever has one says how it is
+written by casting it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+
+from stratalog.errors import Invalid
+from stratalog.pipeline.compact.results import ByKey
+from stratalog.pipeline.spark import RECORDS_DDL
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+"""What the value of an expression may depend on besides the record."""
+
+COLUMNS_HINT = "It is an expression over offset, timestamp and body."
+TYPE_HINT = (
+    "A key is text, bytes, a whole number, a decimal, a date or a truth value. "
+    "Cast it: CAST(… AS STRING)."
+)
+
+_EXACT = re.compile(r"string|binary|boolean|tinyint|smallint|int|bigint|decimal\(\d+,\d+\)|date")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """A rule that Spark understands."""
+
+    by: ByKey
+    key_type: str
+    digest: str
+    """Tells whether rows were made by the same expressions. The time of grace does not matter."""
+
+    def applied(self, records: DataFrame, *others: Column) -> DataFrame:
+        """``key, offset, timestamp_us, tombstone`` of each record, and ``others``."""
+        from pyspark.sql import functions as sf
+
+        # An expression that gives several rows is not taken inside of another one.
+        key = sf.element_at(sf.array(_expression(self.by.key_sql)), 1)
+        if self.key_type != "binary":
+            key = key.cast("string").cast("binary")
+        gone = sf.lit(False)
+        if self.by.tombstone_sql is not None:
+            gone = sf.coalesce(_expression(self.by.tombstone_sql), sf.lit(False))
+        time_us = sf.unix_micros("timestamp")
+        return records.select(
+            key.alias("key"),
+            "offset",
+            time_us.alias("timestamp_us"),
+            gone.alias("tombstone"),
+            *others,
+        )
+
+
+def checked_rule(spark: SparkSession, by: ByKey) -> KeyRule:
+    """The rule, or ``Invalid`` that tells what is wrong with it."""
+    nothing = spark.createDataFrame([], RECORDS_DDL)
+    key_type = _type_of(nothing, by.key_sql, "key")
+    if _EXACT.fullmatch(key_type) is None:
+        raise Invalid(f"a key of the type {key_type} is not exact", hint=TYPE_HINT)
+    if by.tombstone_sql is not None:
+        told = _type_of(nothing, by.tombstone_sql, "tombstone")
+        if told not in ("boolean", "void"):
+            raise Invalid(
+                f"a tombstone is told by a truth value, not by {told}",
+                hint="For example: body IS NULL, or get_json_object(string(body), '$.value') = ''.",
+            )
+    settings = [spark.conf.get(name, None) for name in SETTINGS]
+    parts = [by.key_sql, by.tombstone_sql, key_type, *settings]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return KeyRule(by, key_type, digest)
+
+
+def _type_of(nothing: DataFrame, sql: str, what: str) -> str:
+    from pyspark.sql import functions as sf
+
+    # Beside a column an aggregate is refused, inside of an array what gives several rows.
+    asked = (sf.col("offset"), sf.expr(sql), sf.array(_expression(sql)))
+    try:
+        _, (_, kind), _ = nothing.select(*asked).dtypes
+        return kind
+    except (AnalysisException, ParseException) as error:
+        raise Invalid(f"the {what} is not told: {_first_line(error)}", hint=COLUMNS_HINT) from None
+
+
+def _expression(sql: str) -> Column:
+    from pyspark.sql import functions as sf
+
+    return sf.expr(f"(\n{sql}\n)")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

@@ -1,0 +1,168 @@
+"""What a Spark task does for a compaction by key: bring old and new rows together, and judge them.
+
+    rows of the last run, from the parts of a bucket ─┐
+                                                      ├─► judge ──► sets, and the parts of this run
+    new rows, from Spark ─────────────────────────────┘
+
+A *unit* is one bucket of one log. Its new rows meet in one task, with a row that brings the order:
+where the log is, which parts there are, what to do. So a unit without new records is judged too:
+the grace of a tombstone may be over. All rows of a unit are in memory at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from stratalog.blocking import loop_thread
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.pipeline.compact.judge_keys import Verdict, by_offset, judge, without
+from stratalog.pipeline.compact.key_index import (
+    NO_ROWS,
+    ROWS,
+    GoneSet,
+    IndexNames,
+    IndexPart,
+    fetch_gone,
+    fetch_part,
+    store_part,
+)
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import Patience, PatientStore, open_store
+
+TIMEOUT_S = 60.0
+UNITS_AT_ONCE = 16
+UNITS_BYTES = 64 << 20
+
+DONE_DDL = "done binary"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitWork:
+    """The order for one unit."""
+
+    log: int
+    """The number of its log in this query."""
+
+    url: str
+    bucket: int
+    parts: tuple[IndexPart, ...]
+    gone: GoneSet | None
+    first_offset: int
+    up_to: int
+    expired_by_us: int
+    is_rewritten: bool
+    """Whether all rows go into a part of this run, and not only those that are new."""
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(part.num_bytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitDone:
+    """What came of one unit."""
+
+    log: int
+    read: int
+    verdict: Verdict
+    part: IndexPart | None
+
+
+def units_in_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do all units of a task; gives what came of each."""
+    names = IndexNames(DEFAULT_RUNTIME)
+    gone: dict[str, IndexSet] = {}
+    for some in _a_few(_units_of(batches)):
+        done = loop_thread().run(partial(_do_all, some, names, gone))
+        pickled = pa.array([pickle.dumps(each) for each in done], pa.binary())
+        yield pa.RecordBatch.from_arrays([pickled], ["done"])
+
+
+def _units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[UnitWork, pa.Table]]:
+    """Each unit and its new rows."""
+    taken = [*batches]
+    if not taken:
+        return
+    table = pa.Table.from_batches(taken)
+    units = table.column("unit").to_numpy()
+    order = np.argsort(units, kind="stable")
+    columns = [table.column(field.name).cast(field.type) for field in ROWS]
+    work = table.column("work").take(pa.array(order))
+    rows = pa.Table.from_arrays(columns, names=ROWS.names).take(pa.array(order))
+    edges = np.flatnonzero(np.diff(units[order], prepend=-1, append=-1))
+    for start, stop in pairwise(edges.tolist()):
+        orders = work.slice(start, stop - start)
+        is_row = orders.is_null()
+        (pickled,) = orders.drop_null().to_pylist()
+        new = rows.slice(start, stop - start).filter(is_row)
+        yield pickle.loads(pickled), new.cast(ROWS)
+
+
+def _a_few(
+    units: Iterable[tuple[UnitWork, pa.Table]],
+) -> Iterator[list[tuple[UnitWork, pa.Table]]]:
+    some: list[tuple[UnitWork, pa.Table]] = []
+    size = 0
+    for unit, new in units:
+        if some and (len(some) >= UNITS_AT_ONCE or size + unit.num_bytes > UNITS_BYTES):
+            yield some
+            some, size = [], 0
+        some.append((unit, new))
+        size += unit.num_bytes
+    if some:
+        yield some
+
+
+async def _do_all(
+    some: list[tuple[UnitWork, pa.Table]], names: IndexNames, gone: dict[str, IndexSet]
+) -> list[UnitDone]:
+    """Some units. What is gone of a log concerns all its buckets, and is fetched once."""
+    wanted = {_gone_of(work): work for work, _ in some if work.parts}
+    for known in [*gone]:
+        if known not in wanted:
+            del gone[known]
+    for name, work in wanted.items():
+        if name not in gone:
+            gone[name] = await fetch_gone(_store_of(work), work.gone)
+    return await asyncio.gather(
+        *(do_unit(work, new, names, gone.get(_gone_of(work), EMPTY)) for work, new in some)
+    )
+
+
+async def do_unit(work: UnitWork, new: pa.Table, names: IndexNames, gone: IndexSet) -> UnitDone:
+    """Judge the rows of one unit, and store those that no part has yet."""
+    store = _store_of(work)
+    old = NO_ROWS
+    if work.parts:
+        tables = await asyncio.gather(*(fetch_part(store, part) for part in work.parts))
+        old = without(pa.concat_tables(tables), gone, work.first_offset)
+    new = by_offset(new)
+    rows = by_offset(old, new)
+    verdict = judge(rows, up_to=work.up_to, expired_by_us=work.expired_by_us)
+    fresh = rows if work.is_rewritten else new
+    part = None
+    if fresh.num_rows:
+        patience = Patience(DEFAULT_RUNTIME, TIMEOUT_S)
+        part = await store_part(store, fresh, work.bucket, names, patience)
+    return UnitDone(work.log, new.num_rows, verdict, part)
+
+
+def _store_of(work: UnitWork) -> PatientStore:
+    return PatientStore(open_store(work.url), DEFAULT_RUNTIME, TIMEOUT_S)
+
+
+def _gone_of(work: UnitWork) -> str:
+    return f"{work.url} {work.gone.path if work.gone else ''}"
+
+
+def dones_of(rows: pa.Table) -> list[UnitDone]:
+    """What all tasks have given."""
+    return [pickle.loads(each) for each in rows.column("done").to_pylist()]

@@ -1,0 +1,147 @@
+"""Rewriting what a compaction changes in Spark's tasks, where there is much of it.
+
+Reading, hashing and storing a fragment is nearly all of the work, and groups of fragments do not
+depend on each other. The driver decides which belong together, tasks rewrite them under the stage
+of the driver, and the driver links what they have stored. A task that Spark repeats uploads under
+other names; what the first attempt has left is swept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from stratalog.blocking import loop_thread
+from stratalog.indexset import IndexSet
+from stratalog.objectlog import CompactOptions
+from stratalog.objectlog.compaction import OnProgress, Replaced, Rewrite, Rewriter
+from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.stored import ByteCache, Snapshot, UploadNames
+from stratalog.objectlog.tree import Group, Tree
+from stratalog.pipeline.spark import (
+    frame_of,
+    readable_spark_errors,
+    slots_of,
+    watched,
+    whole_errors,
+)
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import PatientStore, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE_BYTES_MAX = 32 << 20
+"""So much is rewritten by the driver in less time than tasks take to start."""
+
+TASK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one task rewrites."""
+
+    place: str
+    groups: tuple[Group, ...]
+    live: IndexSet
+    incarnation: str
+    options: CompactOptions
+
+
+def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions) -> Rewrite:
+    """How the fragments of a log are rewritten on a session, or here if there are few."""
+
+    async def rewrite(
+        groups: Sequence[Group], live: IndexSet, stage: Stage, on_progress: OnProgress | None
+    ) -> list[Replaced]:
+        if sum(map(_bytes_of, groups)) <= HERE_BYTES_MAX:
+            rewriter = _rewriter(place, live, options)
+            return await rewriter.rewrite(groups, stage.names, on_progress)
+        shares = [
+            _Share(place, each, _within(live, each), stage.incarnation, options)
+            for each in _shares_of(groups, slots_of(spark))
+        ]
+        loop = asyncio.get_running_loop()
+        return await _to_its_end(loop.run_in_executor(None, _run, spark, shares, on_progress))
+
+    return rewrite
+
+
+async def _to_its_end(job: asyncio.Future[list[Replaced]]) -> list[Replaced]:
+    """Wait for it, however often this is cancelled: the stage is released next, and an erasure must
+    not take that for the end of all tasks."""
+    cancelled: asyncio.CancelledError | None = None
+    while not job.done():
+        try:
+            await asyncio.wait([job])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        job.exception()  # whatever it was, it has ended
+        raise cancelled
+    return job.result()
+
+
+def _run(
+    spark: SparkSession, shares: Sequence[_Share], on_progress: OnProgress | None
+) -> list[Replaced]:
+    whole = sum(len(group.fragments) for share in shares for group in share.groups)
+
+    def tell(done: int, total: int) -> None:
+        if on_progress is not None:
+            on_progress(whole * done // max(1, total), whole)
+
+    with readable_spark_errors(), watched(spark, tell):
+        rows = frame_of(spark, shares, _in_task, "done binary").toArrow()
+    return [
+        replaced
+        for data in rows.column("done").to_pylist()
+        for replaced in cast(list[Replaced], pickle.loads(data))
+    ]
+
+
+def _in_task(share: _Share) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "this runs in a task"
+    names = UploadNames.of_share(share.incarnation, context.taskAttemptId() + 1)
+    with whole_errors():
+        rewriter = _rewriter(share.place, share.live, share.options)
+        done = loop_thread().run(lambda: rewriter.rewrite(share.groups, names))
+    yield pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done)], pa.binary())})
+
+
+def _rewriter(place: str, live: IndexSet, options: CompactOptions) -> Rewriter:
+    store = PatientStore(open_store(place), DEFAULT_RUNTIME, options.timeout_s)
+    return Rewriter(store, Tree(store, ByteCache[Snapshot](0)), live, options, DEFAULT_RUNTIME)
+
+
+def _shares_of(groups: Sequence[Group], slots: int) -> Iterator[tuple[Group, ...]]:
+    """Neighbours of about the same size, as many as keep the session busy."""
+    whole = sum(map(_bytes_of, groups))
+    room = min(TASK_BYTES, -(-whole // slots))
+    share: list[Group] = []
+    size = 0
+    for each in groups:
+        if share and size + _bytes_of(each) / 2 > room:
+            yield tuple(share)
+            share, size = [], 0
+        share.append(each)
+        size += _bytes_of(each)
+    if share:
+        yield tuple(share)
+
+
+def _bytes_of(group: Group) -> int:
+    return sum(each.num_bytes for each in group.fragments if each is not group.keeper)
+
+
+def _within(live: IndexSet, groups: Sequence[Group]) -> IndexSet:
+    first, last = groups[0].fragments[0], groups[-1].fragments[-1]
+    return live.within(range(first.start.offset, last.limit.offset))

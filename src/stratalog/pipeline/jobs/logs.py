@@ -1,0 +1,101 @@
+"""The logs that a job over a herd is about, and where Spark's tasks find them.
+
+By default that is every log of the catalogue. Its names are listed by whoever starts the job, a
+thousand a request; what lies behind a name is read by the tasks, each its share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stratalog.errors import NotFound
+from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, log_store, servers
+from stratalog.objectlog import located
+from stratalog.pipeline.spark import check_reachable
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import PROBE_PREFIX, PatientStore, Store, open_store
+
+NAMES_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LogRef:
+    """A log by its name, by its id, or by both."""
+
+    name: str | None = None
+    log_id: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What a person calls it."""
+        return self.name or self.log_id or "?"
+
+
+def place_of(root_url: str) -> str:
+    """The root of a herd as every worker can open it. ``Invalid`` if none but this one can."""
+    return check_reachable(str(located(root_url)))
+
+
+async def find_logs(
+    root: Store, *, names: Sequence[str] | None = None, log_ids: Sequence[str] | None = None
+) -> list[LogRef]:
+    """These logs, or all. ``NotFound`` for a name that nobody has, or where there is no herd."""
+    patient = PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S)
+    catalogue = Catalogue(patient, DEFAULT_RUNTIME)
+    found = [LogRef(None, log_id) for log_id in dict.fromkeys(log_ids or ())]
+    wanted = [*dict.fromkeys(names or ())]
+    for start in range(0, len(wanted), NAMES_AT_ONCE):
+        some = wanted[start : start + NAMES_AT_ONCE]
+        entries = await asyncio.gather(*map(catalogue.find, some))
+        found += [LogRef(entry.name, entry.id) for entry in entries]
+    if names is None and log_ids is None:
+        found = [LogRef(name) async for name in catalogue.names()]
+        if not found:
+            await check_herd(patient)
+    return found
+
+
+async def check_herd(root: Store) -> None:
+    """A place without a log and without a server is more likely misspelt than a herd."""
+    async for _ in Catalogue(root, DEFAULT_RUNTIME).names():
+        return
+    async for _ in servers(root):
+        return
+    raise NotFound(
+        f"there is no herd at {root.url}",
+        hint="Check the spelling, or create its first log: `stratalog herd create`.",
+    )
+
+
+async def resolve(root: Store, ref: LogRef) -> tuple[LogRef, Store]:
+    """A log with its id, and its place. ``NotFound`` if it was dropped meanwhile."""
+    if ref.log_id is None:
+        assert ref.name is not None
+        ref = LogRef(ref.name, (await Catalogue(root, DEFAULT_RUNTIME).find(ref.name)).id)
+    assert ref.log_id is not None
+    return ref, log_store(root, ref.log_id)
+
+
+async def has_lost_manifest(root: Store, ref: LogRef) -> bool:
+    """Whether a log that has no manifest had one: its name is taken, and something of it is there.
+
+    A drop frees the name before it deletes anything, and deletes the manifest last. A creation that
+    was cut short leaves a name and nothing else.
+    """
+    assert ref.log_id is not None
+    if ref.name is not None:
+        try:
+            entry = await Catalogue(root, DEFAULT_RUNTIME).find(ref.name)
+        except NotFound:
+            return False
+        if entry.id != ref.log_id:
+            return False
+    rows = log_store(root, ref.log_id).list()
+    return any([not row.path.startswith(PROBE_PREFIX) async for row in rows])
+
+
+def open_root(root_url: str) -> Store:
+    """The root of a herd, to be opened in the process that uses it."""
+    return open_store(root_url)

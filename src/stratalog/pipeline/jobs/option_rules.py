@@ -1,0 +1,19 @@
+"""How an option of a job is refused."""
+
+from __future__ import annotations
+
+from stratalog.errors import Invalid
+from stratalog.objectlog.holds import cursor_path
+from stratalog.objectlog.stored import POLICY_CURSOR
+
+
+def require(holds: bool, rule: str) -> None:
+    """Refuse an option that breaks a rule."""
+    if not holds:
+        raise Invalid(f"not a legal option of a job: {rule}", hint="See docs/guide/pipeline.md.")
+
+
+def check_job_cursor(name: str) -> None:
+    """Refuse a cursor that no job may move: that of a policy holds what lives in a log."""
+    cursor_path(name)
+    require(name != POLICY_CURSOR, f"the cursor {POLICY_CURSOR!r} belongs to the policy of a log")

@@ -1,0 +1,281 @@
+"""The Spark job of ``materialize``: read what is new in many logs, merge, write files.
+
+    new records ─┐
+                 ├─► merge ──► to the task of their log ──► files, one or more a log
+    last output ─┘
+
+One job for all logs: starting one takes longer than the work of a hundred small logs. The rows of a
+log meet in one task, which writes them as one file. Those of a log that is too large for that are
+spread over as many tasks as it needs, by a hash of the row.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
+from stratalog.invariants import invariant
+from stratalog.pipeline.materialize.merge import Merge
+from stratalog.pipeline.outputs import (
+    FILES_DDL,
+    FileSplit,
+    Output,
+    OutputFile,
+    Standing,
+    Target,
+    contents_of,
+    frame_of_outputs,
+    splits_of,
+    write_files,
+)
+from stratalog.pipeline.source import Part, Split, records_of, split_evenly
+from stratalog.pipeline.spark import HERD_RECORDS_DDL, frame_of, slots_of, tidy_error, whole_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+BATCH_BYTES = 4 << 20
+TASKS_MAX = 10_000
+TROUBLES_DDL = "log string, error binary"
+FAULTS_OF_DATA = ("22", "P0")
+"""Classes of SQLSTATE: a value that does not fit an expression, an error that one raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A log with new records: where it stands, and where they are."""
+
+    standing: Standing
+    part: Part
+
+    @property
+    def name(self) -> str:
+        return self.standing.name
+
+    @property
+    def last(self) -> Output | None:
+        return self.standing.output
+
+    @property
+    def num_bytes(self) -> int:
+        """About how many bytes its output will have, at most."""
+        return self.part.num_bytes + (0 if self.last is None else self.last.num_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What the tasks have uploaded: the files of each log that has rows, by its name."""
+
+    schema_json: str
+    files: dict[str, list[OutputFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """One merge over many logs."""
+
+    spark: SparkSession
+    place: str
+    """The root of the herd, as every worker can open it."""
+
+    merge: Merge
+    job: str
+    split_bytes: int
+    file_bytes: int
+    verify: bool
+
+    def check(self) -> None:
+        """Refuse a merge that Spark does not understand, or that loses the column ``log``."""
+        self._merged(None, self.spark.createDataFrame([], HERD_RECORDS_DDL))
+
+    def run(self, works: Sequence[Work]) -> Merged:
+        """Merge and upload. Raises what Spark raises, but for a merge that does not fit."""
+        last = frame_of_outputs(self.spark, self.place, self.job, _last_of(works))
+        merged, schema = self._merged(last, self._added(works))
+        ids = {work.name: work.standing.log_id for work in works}
+        target = Target(self.place, self.job, ids, self.file_bytes)
+
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with whole_errors():
+                yield from write_files(batches, target)
+
+        sorted_rows = self._by_log(merged, schema, works)
+        written = sorted_rows.mapInArrow(cast(Callable[..., Any], write), FILES_DDL)
+        files: defaultdict[str, list[OutputFile]] = defaultdict(list)
+        for log, path, rows, num_bytes, sha256 in written.collect():
+            file = OutputFile(path=path, rows=rows, num_bytes=num_bytes, sha256=sha256)
+            files[log].append(file)
+        return Merged(schema.json(), files)
+
+    def troubles_of(self, works: Sequence[Work]) -> dict[str, StratalogError]:
+        """Read everything once more, and tell which logs cannot be read and why."""
+        verify = self.verify
+        items: list[Split | FileSplit] = [
+            *self._splits(works),
+            *splits_of(self.place, self.job, _last_of(works), self.split_bytes),
+        ]
+
+        def look(item: Split | FileSplit) -> Iterator[pa.RecordBatch]:
+            found = [*troubles_in(item, verify)]
+            logs, errors = [log for log, _ in found], [pickle.dumps(error) for _, error in found]
+            yield pa.RecordBatch.from_pydict(
+                {"log": pa.array(logs, pa.string()), "error": pa.array(errors, pa.binary())}
+            )
+
+        rows = frame_of(self.spark, items, look, TROUBLES_DDL).collect()
+        return {log: pickle.loads(error) for log, error in rows}
+
+    def _splits(self, works: Sequence[Work]) -> list[Split]:
+        parts = [work.part for work in works]
+        splits = split_evenly(parts, self.split_bytes, slots_of(self.spark))
+        planned = sum(len(part.fragments) for part in parts)
+        read = sum(len(part.fragments) for split in splits for part in split.parts)
+        invariant(planned == read, "every fragment that was planned is read once")
+        return splits
+
+    def _added(self, works: Sequence[Work]) -> DataFrame:
+        verify = self.verify
+
+        def read(split: Split) -> Iterator[pa.RecordBatch]:
+            with whole_errors():
+                yield from _together(records_of(split, verify=verify))
+
+        return frame_of(self.spark, self._splits(works), read, HERD_RECORDS_DDL)
+
+    def _merged(self, last: DataFrame | None, added: DataFrame) -> tuple[DataFrame, StructType]:
+        from pyspark.errors import PySparkException
+        from pyspark.sql.types import StringType
+
+        try:
+            merged = self.merge(last, added)
+            schema = merged.schema
+        except PySparkException as error:
+            raise Invalid(
+                f"the merge cannot be done: {tidy_error(error)}",
+                hint="Correct the expression or the function. A record has the columns offset, "
+                "timestamp, body and log. Another merge than before needs another job name.",
+            ) from None
+        if "log" not in schema.names or not isinstance(schema["log"].dataType, StringType):
+            raise Invalid(
+                f"the merge gives {', '.join(schema.names)}, and must give the column `log`",
+                hint="Keep the column `log` of each row as it is.",
+            )
+        return merged, schema
+
+    def _by_log(self, merged: DataFrame, schema: StructType, works: Sequence[Work]) -> DataFrame:
+        """The rows of a log together in one task; those of a large one in several."""
+        sizes = {work.name: _ceil(work.num_bytes, self.file_bytes) for work in works}
+        whole = _ceil(sum(work.num_bytes for work in works), self.file_bytes)
+        tasks = min(TASKS_MAX, max(whole, min(len(works), slots_of(self.spark))))
+        large = {name: min(size, tasks) for name, size in sizes.items() if size > 1}
+        return merged.repartitionById(tasks, _task_of(schema, tasks, large)).sortWithinPartitions(
+            "log"
+        )
+
+
+def is_fault_of_data(error: Exception) -> bool:
+    """Whether Spark could not evaluate the merge for some record, as against the merge itself."""
+    from pyspark.errors import PySparkException
+
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return state is not None and state.startswith(FAULTS_OF_DATA)
+
+
+def failure_of(error: Exception) -> StratalogError | None:
+    """What an error of the job amounts to. None if it is neither Spark's nor ours."""
+    from pyspark.errors import PySparkException
+
+    told = tidy_error(error)
+    if told is None or not isinstance(error, PySparkException):
+        return told
+    if isinstance(told, Unavailable) and is_fault_of_data(error):
+        return Invalid(
+            f"the merge failed: {told}",
+            hint="Let the merge cope with such a record, or leave its log out.",
+        )
+    return told
+
+
+def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, StratalogError]]:
+    """The logs of a split that cannot be read. Runs in a task.
+
+    A store that does not answer is waited for once, not once for each log.
+    """
+    given_up: StratalogError | None = None
+    for log, attempt in _attempts(item, verify):
+        try:
+            if given_up is not None:
+                raise given_up.copy()
+            attempt()
+        except StratalogError as error:
+            yield log, error
+            if isinstance(error, Unavailable | Denied):
+                given_up = error
+
+
+def _attempts(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Each log of a split, and how it is read for nothing but its errors."""
+    if isinstance(item, FileSplit):
+        for stored in item.files:
+            alone = FileSplit(item.root_url, (stored,))
+            yield stored.log, lambda alone=alone: [*contents_of(alone)]  # type: ignore[misc]
+        return
+    for part in item.parts:
+        batches = records_of(Split((part,)), verify=verify)
+        yield part.log or "", lambda batches=batches: [*map(len, batches)]  # type: ignore[misc]
+
+
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: each costs Spark as much as a thousand rows."""
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        some.append(batch)
+        size += batch.nbytes
+        if size >= BATCH_BYTES:
+            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
+            some, size = [], 0
+    if some:
+        yield from pa.Table.from_batches(some).combine_chunks().to_batches()
+
+
+def _last_of(works: Sequence[Work]) -> list[Output]:
+    return [work.last for work in works if work.last is not None]
+
+
+def _task_of(schema: StructType, tasks: int, large: dict[str, int]) -> Column:
+    """The number of the task that a row goes to. ``large`` logs are spread over several.
+
+    It depends on the row alone: should Spark repeat a task, each row goes where it went before.
+    """
+    from pyspark.sql import functions as sf
+
+    first = sf.pmod(sf.xxhash64("log"), sf.lit(tasks))
+    columns = [each.name for each in schema.fields if _can_be_hashed(each.dataType)]
+    if large:
+        known = sf.from_json(sf.lit(json.dumps(large)), "map<string, bigint>")
+        count = sf.coalesce(sf.try_element_at(known, sf.col("log")), sf.lit(1))
+        first = sf.pmod(first + sf.pmod(sf.xxhash64(*columns), count), sf.lit(tasks))
+    return first.cast("int")
+
+
+def _ceil(part: int, whole: int) -> int:
+    return -(-part // whole)
+
+
+def _can_be_hashed(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+
+    if isinstance(kind, ArrayType):
+        return _can_be_hashed(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_can_be_hashed(each.dataType) for each in kind.fields)
+    return not isinstance(kind, MapType | VariantType)

@@ -1,0 +1,210 @@
+"""Reading outputs on Spark: the files that OUTPUT names, each checked against its hash."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stratalog.blocking import loop_thread
+from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.pipeline.jobs import LogRef, find_logs, open_root, place_of, resolve
+from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
+from stratalog.pipeline.outputs.publish import Outputs
+from stratalog.pipeline.source import OPEN_COST_BYTES, SPLIT_BYTES
+from stratalog.pipeline.spark import frame_of, whole_errors
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import PatientStore, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_ROWS = 1 << 14
+FETCHES_AT_ONCE = 16
+FETCH_BYTES = 64 << 20
+LOGS_AT_ONCE = 32
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file of an output, and where it is."""
+
+    log: str
+    folder: str
+    file: OutputFile
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.file.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """What one task reads."""
+
+    root_url: str
+    files: tuple[StoredFile, ...]
+
+
+def read_output(
+    spark: SparkSession, root_url: str, job: str, logs: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows that a job has published, of these logs or of all that it has an output of.
+
+    What is read is decided now. The files stay until the second publication from now; a query that
+    takes longer fails, and says so.
+    """
+    place = place_of(root_url)
+    outputs = loop_thread().run(lambda: _load_all(place, job, logs))
+    frame = frame_of_outputs(spark, place, job, outputs)
+    if frame is None:
+        raise NotFound(
+            f"the job {job!r} has published no output in {place}",
+            hint="Check the name of the job, or materialize first.",
+        )
+    return frame
+
+
+async def _load_all(place: str, job: str, logs: Sequence[str] | None) -> list[Output]:
+    root = PatientStore(open_root(place), DEFAULT_RUNTIME, TIMEOUT_S)
+    outputs = Outputs(root, job)
+    room = asyncio.Semaphore(LOGS_AT_ONCE)
+
+    async def load(ref: LogRef) -> Output | None:
+        async with room:
+            try:
+                found, _ = await resolve(root, ref)
+                assert found.log_id is not None
+                return await outputs.load(found.log_id)
+            except NotFound:
+                return None
+
+    refs = await find_logs(root, names=logs)
+    return [each for each in await asyncio.gather(*map(load, refs)) if each is not None]
+
+
+def frame_of_outputs(
+    spark: SparkSession, root_url: str, job: str, outputs: Sequence[Output]
+) -> DataFrame | None:
+    """The rows of these outputs, whose columns may differ. None if nothing was published."""
+    from pyspark.sql.types import StructType
+
+    published = [output for output in outputs if output.is_published]
+    by_schema = groupby(sorted(published, key=_schema_of), key=_schema_of)
+    whole: DataFrame | None = None
+    for schema_json, some in by_schema:
+        splits = splits_of(root_url, job, [*some])
+
+        def make(split: FileSplit, schema_json: str = schema_json) -> Iterator[pa.RecordBatch]:
+            with whole_errors():
+                yield from rows_of(split, schema_json)
+
+        # Spark takes a schema in either form.
+        schema = cast(str, StructType.fromJson(json.loads(schema_json)))
+        frame = frame_of(spark, splits, make, schema)
+        whole = frame if whole is None else whole.unionByName(frame, allowMissingColumns=True)
+    return whole
+
+
+def splits_of(
+    root_url: str, job: str, outputs: Sequence[Output], split_bytes: int = SPLIT_BYTES
+) -> list[FileSplit]:
+    """The files of these outputs, in splits of about as many bytes."""
+    splits: list[FileSplit] = []
+    taken: list[StoredFile] = []
+    weight = 0
+    for output in outputs:
+        folder = folder_of(job, output.log_id)
+        for file in output.files:
+            if taken and weight + file.num_bytes > split_bytes:
+                splits.append(FileSplit(root_url, tuple(taken)))
+                taken, weight = [], 0
+            taken.append(StoredFile(output.log, folder, file))
+            weight += file.num_bytes + OPEN_COST_BYTES
+    if taken:
+        splits.append(FileSplit(root_url, tuple(taken)))
+    return splits
+
+
+def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, with the types that Spark expects. Runs in a task."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
+    for stored, data in contents_of(split):
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+                yield batch.cast(schema)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Corrupt(f"{stored.path} is not readable: {error}", path=stored.path) from None
+
+
+def contents_of(split: FileSplit) -> Iterator[tuple[StoredFile, bytes]]:
+    """The bytes of each file, a few of them fetched at a time."""
+    root = PatientStore(open_root(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
+
+    async def fetch(some: Sequence[StoredFile]) -> list[bytes]:
+        return await asyncio.gather(*(_fetch(root, stored) for stored in some))
+
+    for some in _a_few(split.files):
+        fetched = loop_thread().run(partial(fetch, some))
+        yield from zip(some, fetched, strict=True)
+
+
+def _a_few(files: Sequence[StoredFile]) -> Iterator[list[StoredFile]]:
+    some: list[StoredFile] = []
+    for stored in files:
+        size = stored.file.num_bytes + sum(each.file.num_bytes for each in some)
+        if some and (len(some) >= FETCHES_AT_ONCE or size > FETCH_BYTES):
+            yield some
+            some = []
+        some.append(stored)
+    if some:
+        yield some
+
+
+async def _fetch(root: Store, stored: StoredFile) -> bytes:
+    try:
+        data = (await root.get(stored.path)).data
+    except NotFound:
+        raise await _missing(root, stored) from None
+    found = hashlib.sha256(data).hexdigest()
+    if found != stored.file.sha256:
+        raise Corrupt(
+            f"{stored.path} is not what was written",
+            path=stored.path,
+            expected=stored.file.sha256,
+            actual=found,
+        )
+    return data
+
+
+async def _missing(root: Store, stored: StoredFile) -> StratalogError:
+    """Why a file is not there: newer versions took its place, or it was lost."""
+    _, job, log_id = stored.folder.split("/")
+    try:
+        current = (await Outputs(root, job).load(log_id)).names
+    except NotFound:
+        current = frozenset()
+    if stored.file.path in current:
+        return Corrupt(f"{stored.path} is missing although OUTPUT names it", path=stored.path)
+    return NotFound(
+        f"{stored.path} was replaced while it was read",
+        path=stored.path,
+        hint="Read the output again: newer versions were published.",
+    )
+
+
+def _schema_of(output: Output) -> str:
+    return output.schema_json

@@ -1,0 +1,56 @@
+"""Reading logs on Spark: what a query reads, held while it runs, and divided among tasks."""
+
+from stratalog.pipeline.source.fetch import records_of
+from stratalog.pipeline.source.log_stream import Admission, LogStream
+from stratalog.pipeline.source.native import native_frame, why_not_native
+from stratalog.pipeline.source.options import (
+    PATH,
+    PIN_S,
+    Given,
+    ReadOptions,
+    StreamOptions,
+    is_herd,
+    microseconds_of,
+    parse_read,
+    parse_stream,
+)
+from stratalog.pipeline.source.part import PLANNING_CACHE_BYTES, part_of
+from stratalog.pipeline.source.pinned_plan import LOGS_AT_ONCE, Hold, Planned, plan_herd, plan_log
+from stratalog.pipeline.source.read import Place, pinned_herd, pinned_log, read_herd, read_log
+from stratalog.pipeline.source.splits import OPEN_COST_BYTES, SPLIT_BYTES, Part, Split, split_evenly
+from stratalog.pipeline.source.task_records import records_in_task
+
+__all__ = [
+    "LOGS_AT_ONCE",
+    "OPEN_COST_BYTES",
+    "PATH",
+    "PIN_S",
+    "PLANNING_CACHE_BYTES",
+    "SPLIT_BYTES",
+    "Admission",
+    "Given",
+    "Hold",
+    "LogStream",
+    "Part",
+    "Place",
+    "Planned",
+    "ReadOptions",
+    "Split",
+    "StreamOptions",
+    "is_herd",
+    "microseconds_of",
+    "native_frame",
+    "parse_read",
+    "parse_stream",
+    "part_of",
+    "pinned_herd",
+    "pinned_log",
+    "plan_herd",
+    "plan_log",
+    "read_herd",
+    "read_log",
+    "records_in_task",
+    "records_of",
+    "split_evenly",
+    "why_not_native",
+]

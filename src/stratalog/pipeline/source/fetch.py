@@ -1,0 +1,122 @@
+"""Reading a split inside of a Spark task: objects ahead of time, records as Arrow batches.
+
+Stores are opened here, in the process of the task: the client of a bucket does not survive the fork
+that Spark's workers are made by. Objects are fetched by the loop's thread while the task decodes
+the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from typing import NoReturn
+
+import pyarrow as pa
+
+from stratalog.blocking import Pull, loop_thread
+from stratalog.errors import NotFound, Trimmed
+from stratalog.objectlog.stored import ByteCache, Fragment, decode_fragment, load_manifest
+from stratalog.objectlog.tree import Tree, Window, cut, missing
+from stratalog.pipeline.source.splits import Part, Split
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import PatientStore, open_store
+
+AHEAD_FRAGMENTS = 4
+AHEAD_BYTES = 64 << 20
+READ_TIMEOUT_S = 60.0
+
+RECORDS = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+HERD_RECORDS = RECORDS.append(pa.field("log", pa.string(), nullable=False))
+
+Fetched = tuple[Part, Fragment, bytes]
+
+
+def records_of(split: Split, *, verify: bool = True) -> Iterator[pa.RecordBatch]:
+    """The records of a split, a batch for each fragment; with the log's name if it has one."""
+    for part, fragment, data in Pull(loop_thread(), _ahead(split), at_once=1):
+        batch = cut(decode_fragment(data, fragment, verify=verify), fragment, part.window)
+        if batch.num_rows:
+            yield as_spark(batch, part.log)
+
+
+def as_spark(batch: pa.RecordBatch, log: str | None) -> pa.RecordBatch:
+    """The same rows with the types that Spark knows, without a copy."""
+    offset, timestamp_us, body = batch.columns
+    columns = [offset.view(pa.int64()), timestamp_us.view(RECORDS.field(1).type), body]
+    if log is None:
+        return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+    names = pa.repeat(pa.scalar(log), batch.num_rows)
+    return pa.RecordBatch.from_arrays([*columns, names], schema=HERD_RECORDS)
+
+
+async def _ahead(split: Split) -> AsyncGenerator[Fetched, None]:
+    """The objects in their order, a few of them fetched before they are asked for."""
+    under_way: deque[tuple[int, asyncio.Task[Fetched]]] = deque()
+    try:
+        for part in split.parts:
+            source = _Source(part)
+            for fragment in part.fragments:
+                while under_way and (
+                    len(under_way) >= AHEAD_FRAGMENTS
+                    or fragment.num_bytes + sum(size for size, _ in under_way) > AHEAD_BYTES
+                ):
+                    yield await under_way.popleft()[1]
+                fetching = asyncio.ensure_future(source.fetch(fragment))
+                under_way.append((fragment.num_bytes, fetching))
+        while under_way:
+            yield await under_way.popleft()[1]
+    finally:
+        tasks = [task for _, task in under_way]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Source:
+    """Where the fragments of one part lie."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._store = PatientStore(open_store(part.url), DEFAULT_RUNTIME, READ_TIMEOUT_S)
+        self._tree = Tree(self._store, ByteCache(0))
+
+    async def fetch(self, fragment: Fragment) -> Fetched:
+        try:
+            blob = await self._tree.store_of(fragment).get(fragment.path)
+        except NotFound:
+            await self._explain(fragment)
+        return self._part, fragment, blob.data
+
+    async def _explain(self, fragment: Fragment) -> NoReturn:
+        """Why an object is not there: the log went, its past went, or it was lost."""
+        try:
+            manifest, _ = await load_manifest(self._store)
+        except NotFound:
+            raise NotFound(
+                f"the log at {self._store.url} was deleted while it was read",
+                path=fragment.path,
+                hint="Plan the query again, if the log is there again.",
+            ) from None
+        first = manifest.first_offset
+        if fragment.limit.offset <= first:
+            raise Trimmed(
+                f"records before {first} were collected while they were read",
+                first_offset=first,
+                hint="Read with a pin (the default), or with one that lasts longer.",
+            ) from None
+        window = Window(fragment.start.offset, fragment.limit.offset)
+        linked = [each.path async for each in self._tree.walk(manifest, window)]
+        if fragment.path in linked:
+            raise missing(fragment.path)
+        raise NotFound(
+            f"{fragment.path} was replaced while it was read",
+            path=fragment.path,
+            hint="Read with a pin (the default), or plan the query again.",
+        ) from None

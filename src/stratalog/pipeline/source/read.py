@@ -1,0 +1,241 @@
+"""A log, or the logs of a herd, as a DataFrame: natively where Spark can reach the files.
+
+    frame = read_log(spark, "s3://bucket/orders", from_time="2026-01-01T00:00:00Z")
+    with pinned_log(spark, "s3://bucket/orders") as frame:
+        frame.groupBy("log").count().show()
+
+Natively means that Spark's own Parquet reader reads the files that the manifest lists; otherwise
+tasks fetch them through the library and hand them over as Arrow. Both give the same columns and
+rows. What is read is fixed by the call, and pinned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args
+
+from stratalog.blocking import loop_thread
+from stratalog.errors import Invalid
+from stratalog.objectlog.stored import check_offset
+from stratalog.objectlog.tree import Window
+from stratalog.pipeline.source.native import native_frame, why_not_native
+from stratalog.pipeline.source.options import PIN_S, PIN_S_MAX, parse_logs, parse_time_us, window_of
+from stratalog.pipeline.source.pinned_plan import Hold, Planned, plan_herd, plan_log
+from stratalog.pipeline.source.splits import SPLIT_BYTES, split_evenly
+from stratalog.pipeline.source.task_records import records_in_task
+from stratalog.pipeline.spark import HERD_RECORDS_DDL, RECORDS_DDL, absolute_url, frame_of, slots_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Place = str | os.PathLike[str]
+Time = int | str
+"""Microseconds since 1970, or an ISO time; one without a zone is UTC."""
+
+Via = Literal["auto", "native", "arrow"]
+"""How records come to Spark: by its own reader, through the library, or whichever is possible."""
+
+
+def read_log(
+    spark: SparkSession,
+    url: Place,
+    *,
+    via: Via = "auto",
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time: Time | None = None,
+    to_time: Time | None = None,
+    verify: bool = False,
+    pin_s: float | None = PIN_S,
+) -> DataFrame:
+    """The records of a log: ``offset, timestamp, body``. The upper bounds are exclusive.
+
+    What the log holds now stays readable for ``pin_s`` seconds; None leaves that to luck. With
+    ``verify`` each record is checked against its sum, which takes the way through Arrow.
+    """
+    window = _window(from_offset, to_offset, from_time, to_time)
+    frame, _ = _read_log(spark, url, via, window, verify, pin_s)
+    return frame
+
+
+@contextmanager
+def pinned_log(
+    spark: SparkSession,
+    url: Place,
+    *,
+    via: Via = "auto",
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time: Time | None = None,
+    to_time: Time | None = None,
+    verify: bool = False,
+    pin_s: float | None = PIN_S,
+) -> Iterator[DataFrame]:
+    """The same, whose pin is released at the end."""
+    window = _window(from_offset, to_offset, from_time, to_time)
+    frame, planned = _read_log(spark, url, via, window, verify, pin_s)
+    with _released(planned):
+        yield frame
+
+
+def read_herd(
+    spark: SparkSession,
+    root_url: Place,
+    *,
+    logs: Sequence[str] | None = None,
+    via: Via = "auto",
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time: Time | None = None,
+    to_time: Time | None = None,
+    verify: bool = False,
+    pin_s: float | None = PIN_S,
+) -> DataFrame:
+    """The records of the logs of a herd: ``offset, timestamp, body, log``.
+
+    ``logs`` chooses them by name or by a pattern such as ``orders-*``. The bounds are about each
+    log; of one that begins later, what is there is taken.
+    """
+    window = _window(from_offset, to_offset, from_time, to_time)
+    frame, _ = _read_herd(spark, root_url, logs, via, window, verify, pin_s)
+    return frame
+
+
+@contextmanager
+def pinned_herd(
+    spark: SparkSession,
+    root_url: Place,
+    *,
+    logs: Sequence[str] | None = None,
+    via: Via = "auto",
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time: Time | None = None,
+    to_time: Time | None = None,
+    verify: bool = False,
+    pin_s: float | None = PIN_S,
+) -> Iterator[DataFrame]:
+    """The same, whose pins are released at the end."""
+    window = _window(from_offset, to_offset, from_time, to_time)
+    frame, planned = _read_herd(spark, root_url, logs, via, window, verify, pin_s)
+    with _released(planned):
+        yield frame
+
+
+def _read_log(
+    spark: SparkSession, url: Place, via: Via, window: Window, verify: bool, pin_s: float | None
+) -> tuple[DataFrame, Planned]:
+    place, hold = absolute_url(url), _hold(pin_s)
+
+    async def plan() -> Planned:
+        return await plan_log(place, window, hold, required_from=window.from_offset)
+
+    return _framed(spark, place, via, window, verify, plan, RECORDS_DDL)
+
+
+def _read_herd(
+    spark: SparkSession,
+    root_url: Place,
+    logs: Sequence[str] | None,
+    via: Via,
+    window: Window,
+    verify: bool,
+    pin_s: float | None,
+) -> tuple[DataFrame, Planned]:
+    place, hold = absolute_url(root_url), _hold(pin_s)
+    if isinstance(logs, str):
+        raise Invalid(f"logs is a list of names, not {logs!r}", hint=f"Write logs=[{logs!r}].")
+    chosen = None if logs is None else parse_logs(logs)
+
+    async def plan() -> Planned:
+        return await plan_herd(place, chosen, window, hold)
+
+    return _framed(spark, place, via, window, verify, plan, HERD_RECORDS_DDL)
+
+
+def _framed(
+    spark: SparkSession,
+    place: str,
+    via: Via,
+    window: Window,
+    verify: bool,
+    plan: Callable[[], Awaitable[Planned]],
+    ddl: str,
+) -> tuple[DataFrame, Planned]:
+    native = _goes_native(spark, place, via, verify)
+    planned = loop_thread().run(plan)
+    try:
+        if not any(part.fragments for part in planned.parts):
+            return spark.createDataFrame([], ddl), planned
+        frame = native_frame(spark, planned.parts, window) if native else None
+        if frame is None and via == "native":
+            raise _not_native("it does not take the list of files that it is given")
+        if frame is None:
+            splits = split_evenly(planned.parts, SPLIT_BYTES, slots_of(spark))
+            frame = frame_of(spark, splits, partial(records_in_task, verify=verify), ddl)
+        return frame, planned
+    except BaseException:
+        loop_thread().run(planned.release)
+        raise
+
+
+def _goes_native(spark: SparkSession, place: str, via: Via, verify: bool) -> bool:
+    if via not in get_args(Via):
+        raise Invalid(
+            f"there is no way to read {via!r}", hint=f"via is one of {', '.join(get_args(Via))}."
+        )
+    if via == "arrow" or (verify and via == "auto"):
+        return False
+    reason = (
+        "it checks no sums, and verify was asked for" if verify else why_not_native(spark, place)
+    )
+    if reason is not None and via == "native":
+        raise _not_native(reason)
+    return reason is None
+
+
+def _not_native(reason: str) -> Invalid:
+    return Invalid(
+        f"Spark cannot read this natively: {reason}", hint='Use via="arrow", or "auto" to choose.'
+    )
+
+
+def _window(
+    from_offset: int | None, to_offset: int | None, from_time: Time | None, to_time: Time | None
+) -> Window:
+    for offset in (from_offset, to_offset):
+        if offset is not None:
+            check_offset(offset)
+    return window_of(from_offset, to_offset, _time_us(from_time), _time_us(to_time))
+
+
+def _time_us(time: Time | None) -> int | None:
+    if time is None or (type(time) is int and time >= 0):
+        return time
+    time_us = parse_time_us(time) if isinstance(time, str) else None
+    if time_us is None:
+        raise Invalid(
+            f"not a time: {time!r}",
+            hint="Give an ISO time like 2026-01-31T12:00:00Z, or microseconds since 1970.",
+        )
+    return time_us
+
+
+def _hold(pin_s: float | None) -> Hold | None:
+    if pin_s is not None and (type(pin_s) not in (int, float) or not 0 < pin_s <= PIN_S_MAX):
+        raise Invalid(
+            f"a pin cannot last {pin_s!r} seconds",
+            hint="Give a number of seconds, more than 0 and at most a year, or None for no pin.",
+        )
+    return Hold.lasting(pin_s)
+
+
+@contextmanager
+def _released(planned: Planned) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        loop_thread().run(planned.release)

@@ -1,0 +1,136 @@
+"""A checkpoint file: a state, the entries below it that still live, and the lineage up to it.
+
+Persisted: keep stable. The head's kind is ``CKP1``, its ``number`` the partition's, its ``first``
+the checkpoint's index.
+
+    head 64 | description size u32 | CRC-32 of the description u32 | description (JSON)
+    | live set (binary form of an ``IndexSet``, with a checksum of its own) | state
+
+The live set comes before the state and is repeated in a file of its own, so that opening a node
+reads no state. That file is a cache: it is made again from the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from stratalog.errors import Corrupt
+from stratalog.indexset import IndexSet
+from stratalog.segments.format.checksum import crc32
+from stratalog.segments.format.frame import HEAD_BYTES, Head
+from stratalog.segments.format.lineage import Lineage
+from stratalog.segments.io import Buffer, File
+
+KIND = b"CKP1"
+
+
+class _Description(msgspec.Struct, frozen=True):
+    index: int
+    lineage: list[tuple[int, int]]
+    live_bytes: int
+    state_bytes: int
+    state_crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint without its state."""
+
+    index: int
+    live: IndexSet
+    lineage: Lineage
+    state_bytes: int
+    state_crc: int
+    state_at: int
+    """Where in the file the state begins."""
+
+    @property
+    def epoch(self) -> int:
+        return self.lineage.epoch_of(self.index)
+
+
+def checkpoint_path(partition: int, index: int, nonce: str) -> str:
+    return f"ckpt/{partition:08}.{index:016}.{nonce}.ckpt"
+
+
+def live_path(path: str) -> str:
+    """Of the file that has the live set alone."""
+    return path.removesuffix(".ckpt") + ".live"
+
+
+def checkpoint_front(disk: bytes, nonce: bytes, partition: int, checkpoint: Checkpoint) -> bytes:
+    """All of the file that comes before the state."""
+    live = checkpoint.live.to_bytes()
+    description = msgspec.json.encode(
+        _Description(
+            checkpoint.index,
+            list(checkpoint.lineage.steps),
+            len(live),
+            checkpoint.state_bytes,
+            checkpoint.state_crc,
+        )
+    )
+    sizes = len(description).to_bytes(4, "little") + crc32(description).to_bytes(4, "little")
+    head = Head(KIND, disk, nonce, partition, checkpoint.index).to_bytes()
+    return head + sizes + description + live
+
+
+def checkpoint_of(
+    disk: bytes, partition: int, index: int, live: IndexSet, lineage: Lineage, state: Buffer
+) -> Checkpoint:
+    """The checkpoint that a state makes."""
+    made = Checkpoint(index, live, lineage, len(state), crc32(state), 0)
+    front = checkpoint_front(disk, bytes(8), partition, made)
+    return Checkpoint(index, live, lineage, len(state), made.state_crc, len(front))
+
+
+def read_checkpoint(
+    file: File, disk: bytes, partition: int, path: str, live: IndexSet | None = None
+) -> Checkpoint:
+    """The checkpoint in a file, without its state. ``live`` spares reading the set.
+
+    ``Corrupt`` if it is none, or one of another partition.
+    """
+    head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path).must_be(KIND, disk, path)
+    sizes = file.read_at(HEAD_BYTES, 8)
+    size = int.from_bytes(sizes[:4], "little")
+    if head.number != partition or len(sizes) < 8 or size > file.size():
+        raise Corrupt(f"{path} is not a checkpoint of partition {partition}", path=path)
+    data = file.read_at(HEAD_BYTES + 8, size)
+    if crc32(data) != int.from_bytes(sizes[4:], "little"):
+        raise Corrupt(f"{path} is damaged: its description has another checksum", path=path)
+    try:
+        found = msgspec.json.decode(data, type=_Description)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"{path} is damaged: {error}", path=path) from None
+    live_at = HEAD_BYTES + 8 + size
+    if file.size() != live_at + found.live_bytes + found.state_bytes:
+        raise Corrupt(f"{path} is cut off, or has too much", path=path)
+    try:
+        if live is None:
+            live = IndexSet.from_bytes(file.read_at(live_at, found.live_bytes))
+        lineage = Lineage(tuple(found.lineage))
+    except Corrupt as error:
+        raise Corrupt(f"{path} is damaged: {error}", path=path) from None
+    return Checkpoint(
+        found.index,
+        live,
+        lineage,
+        found.state_bytes,
+        found.state_crc,
+        live_at + found.live_bytes,
+    )
+
+
+def read_state(file: File, checkpoint: Checkpoint, path: str) -> bytes:
+    """``Corrupt`` if it is not what was written."""
+    state = file.read_at(checkpoint.state_at, checkpoint.state_bytes)
+    if len(state) != checkpoint.state_bytes or crc32(state) != checkpoint.state_crc:
+        raise Corrupt(
+            f"the state in {path} is damaged: its checksum is another",
+            hint="Keep the file. Restore the partition from another replica.",
+            path=path,
+        )
+    return state

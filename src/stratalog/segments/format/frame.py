@@ -1,0 +1,144 @@
+"""What all files of a data directory begin with, and the numbered frames of those that grow.
+
+**Head**, 64 bytes, little-endian. Persisted: keep stable.
+
+    magic ``STRATADK`` | major u16 | minor u16 | kind 4 bytes | disk id 16 | nonce 8
+    | number u64 | first u64 | zeros 4 | CRC-32 of all this u32
+
+``number`` and ``first`` mean what the kind says. A newer major is refused, a newer minor read.
+
+**Frames** follow the head of a file that grows: WAL files and journals.
+
+    magic ``SLFR`` | descriptor size u32 | nonce 8 | number u64 | body size u64
+    | CRC-32 of the descriptor and of what is before u32 | descriptor | body
+
+The body guards itself. A frame is written after the one before it was synced. So if one does not
+fit, and no whole frame with this nonce and a higher number comes after it, it is the torn end of
+what was being written when the power went: nobody was told of it. If one does come after it, what
+was synced has been damaged, and nothing may be guessed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from stratalog.errors import Corrupt, Invalid
+from stratalog.segments.format.checksum import crc32
+
+MAJOR, MINOR = 1, 0
+HEAD_BYTES = 64
+NONCE_BYTES = 8
+
+_MAGIC = b"STRATADK"
+_HEAD = struct.Struct("<8sHH4s16s8sQQ4xI")
+_FRAME_MAGIC = b"SLFR"
+_FRAME = struct.Struct("<4sI8sQQI")
+FRAME_BYTES = _FRAME.size
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first 64 bytes of a file."""
+
+    kind: bytes
+    disk: bytes
+    nonce: bytes
+    number: int = 0
+    first: int = 0
+
+    def to_bytes(self) -> bytes:
+        data = _HEAD.pack(
+            _MAGIC, MAJOR, MINOR, self.kind, self.disk, self.nonce, self.number, self.first, 0
+        )
+        return data[:-4] + crc32(data[:-4]).to_bytes(4, "little")
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview, path: str) -> Head:
+        """``Corrupt`` if it is none, ``Invalid`` if a newer version of this library wrote it."""
+        if len(data) < HEAD_BYTES or bytes(data[:8]) != _MAGIC:
+            raise Corrupt(f"{path} does not begin as a file of a node's disk", path=path)
+        _, major, _, kind, disk, nonce, number, first, crc = _HEAD.unpack_from(data)
+        if crc != crc32(data[: HEAD_BYTES - 4]):
+            raise Corrupt(f"the head of {path} is damaged: its checksum is another", path=path)
+        if major > MAJOR:
+            raise Invalid(
+                f"{path} has format {major}, and this version knows formats up to {MAJOR}",
+                hint="Use a newer version of stratalog.",
+                path=path,
+                expected=MAJOR,
+                actual=major,
+            )
+        return cls(kind, disk, nonce, number, first)
+
+    def must_be(self, kind: bytes, disk: bytes, path: str) -> Head:
+        """``Corrupt`` if it is of another kind or of another data directory."""
+        if self.kind != kind or self.disk != disk:
+            raise Corrupt(
+                f"{path} is of another {'kind' if self.kind != kind else 'data directory'}",
+                hint="Put files back where they came from; do not mix data directories.",
+                path=path,
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a file, and where it ends."""
+
+    number: int
+    descriptor: memoryview
+    body: memoryview
+    start: int
+    end: int
+
+
+def frame_head(nonce: bytes, number: int, descriptor: bytes, body_bytes: int) -> bytes:
+    """What comes before the descriptor and the body."""
+    head = _FRAME.pack(_FRAME_MAGIC, len(descriptor), nonce, number, body_bytes, 0)
+    return head[:-4] + crc32(descriptor, crc32(head[:-4])).to_bytes(4, "little")
+
+
+def frames(
+    data: bytes, head: Head, path: str, is_whole: Callable[[Frame], bool]
+) -> Iterator[Frame]:
+    """The frames of a file, one after another, up to its end or torn end.
+
+    ``is_whole`` says whether a body is what was written. ``Corrupt``, with the place, if what does
+    not fit is not the end.
+    """
+    view = memoryview(data)
+    position, number = HEAD_BYTES, head.first
+    while True:
+        frame = _frame_at(view, position, head.nonce)
+        if frame is None or frame.number != number or not is_whole(frame):
+            break
+        yield frame
+        position, number = frame.end, number + 1
+    at = position
+    while (at := data.find(_FRAME_MAGIC, at + 1)) >= 0:
+        later = _frame_at(view, at, head.nonce)
+        if later is not None and later.number >= number:
+            raise Corrupt(
+                f"{path} is damaged at byte {position}: frame {number} is not what was written, "
+                f"yet frame {later.number} follows at byte {at}",
+                hint="Keep the file. Restore this node's data from other replicas.",
+                path=path,
+                expected=number,
+                actual=position,
+            )
+
+
+def _frame_at(data: memoryview, position: int, nonce: bytes) -> Frame | None:
+    if position + FRAME_BYTES > len(data):
+        return None
+    magic, size, found, number, body_bytes, crc = _FRAME.unpack_from(data, position)
+    start = position + FRAME_BYTES
+    if magic != _FRAME_MAGIC or found != nonce or start + size + body_bytes > len(data):
+        return None
+    descriptor = data[start : start + size]
+    if crc != crc32(descriptor, crc32(data[position : start - 4])):
+        return None
+    body = data[start + size : start + size + body_bytes]
+    return Frame(number, descriptor, body, position, start + size + body_bytes)

@@ -1,0 +1,98 @@
+"""Under which epochs a log was numbered: from each epoch its first index.
+
+    steps (1, epoch 1) (1001, epoch 2) (1501, epoch 4)
+
+Within an epoch there is one writer, and it gives out an index once. So an index and an epoch name
+one entry, and where the lineages of two logs part is where a replica must cut off its own: nothing
+needs to be compared entry by entry.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from stratalog.errors import Corrupt
+from stratalog.indexset import INDEX_MAX, IndexSet
+from stratalog.segments.format.entries import Heads
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Immutable. ``steps`` are pairs of a first index and an epoch, both ascending."""
+
+    steps: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        for (index, epoch), (next_index, next_epoch) in pairwise(self.steps):
+            if next_index <= index or next_epoch <= epoch:
+                raise Corrupt(f"a lineage does not ascend: {self.steps}")
+
+    @property
+    def last_epoch(self) -> int:
+        """0 if there is none yet."""
+        return self.steps[-1][1] if self.steps else 0
+
+    def epoch_of(self, index: int) -> int:
+        """The epoch of an index at or after the first; 0 before it."""
+        place = bisect_right(self.steps, index, key=lambda step: step[0])
+        return self.steps[place - 1][1] if place else 0
+
+    def up_to(self, index: int) -> Lineage:
+        """What it was when this index was the last."""
+        return Lineage(tuple(step for step in self.steps if step[0] <= index))
+
+    def after(self, previous: int, added: Iterable[tuple[int, int]]) -> Lineage:
+        """What it is when these steps follow ``previous``, in place of what was above it.
+
+        The first step of what is added may be of the epoch that is there already.
+        """
+        steps = list(self.up_to(previous).steps)
+        for index, epoch in added:
+            if not steps or steps[-1][1] != epoch:
+                steps.append((index, epoch))
+        return Lineage(tuple(steps))
+
+    def shared_with(self, source: Lineage, known: IndexSet, source_last: int) -> int:
+        """The highest index up to which everything known here is the source's too.
+
+        ``known`` has the indexes that are here. A log that got only some of the source's entries
+        does not know where an epoch began or ended between two of them, so the question is under
+        which epoch the source numbered what is here, and not whether the steps are equal.
+        """
+        theirs = source._ranges()
+        common = [
+            range(max(own.start, theirs[epoch].start), min(own.stop, theirs[epoch].stop))
+            for epoch, own in self._ranges().items()
+            if epoch in theirs
+        ]
+        foreign = known - IndexSet(*common).limit(source_last)
+        return (known.last or 0) if foreign.first is None else foreign.first - 1
+
+    def numbered(self, heads: Heads) -> bool:
+        """Whether all these entries have the epoch that the log gave to their index."""
+        starts = np.array([index for index, _ in self.steps], dtype=np.uint64)
+        epochs = np.array([0, *(epoch for _, epoch in self.steps)], dtype=np.uint64)
+        places = np.searchsorted(starts, heads["index"], side="right")
+        return bool((places > 0).all() and (epochs[places] == heads["epoch"]).all())
+
+    def _ranges(self) -> dict[int, range]:
+        """The indexes of each epoch. The newest has no end."""
+        limits = [*(index for index, _ in self.steps[1:]), INDEX_MAX + 1]
+        return {
+            epoch: range(start, limit)
+            for (start, epoch), limit in zip(self.steps, limits, strict=False)
+        }
+
+
+def steps_of(heads: Heads) -> tuple[tuple[int, int], ...]:
+    """The first index of each epoch among entries."""
+    if not len(heads):
+        return ()
+    epochs = heads["epoch"]
+    places = np.append(0, np.flatnonzero(epochs[1:] != epochs[:-1]) + 1)
+    return tuple(zip(heads["index"][places].tolist(), epochs[places].tolist(), strict=True))

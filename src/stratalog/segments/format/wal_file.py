@@ -1,0 +1,112 @@
+"""A WAL file: batches of entries of all partitions, one frame each.
+
+Persisted: keep stable. The head's kind is ``WAL1``, its ``number`` the file's, its ``first`` the
+number of the first batch in it. Batches are numbered over all files of a node, without a gap.
+
+    descriptor    one section for each write, then the heads of all entries
+                  section: partition u32 | entries u32 | previous index u64
+    body          the payloads of all entries, then a byte that is not zero
+
+The file is allocated ahead, as zeros. Without that last byte, a batch that ends with zeros would be
+whole although its end was never written.
+
+A section without entries cuts off what lies above its previous index.
+
+A batch whose sync failed is written again to a new file, or is given up and its number used again
+there. Either way the ``first`` of a file says from where on the one before it does not count.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stratalog.errors import Corrupt
+from stratalog.segments.format.entries import HEAD, NO_ENTRIES, Entries, Payload, cut
+from stratalog.segments.format.frame import Frame, Head, frame_head, frames
+
+WAL_KIND = b"WAL1"
+
+_SECTION = struct.Struct("<IIQ")
+_END = b"\xa5"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One write: entries of a partition that follow a previous index and replace all above it."""
+
+    partition: int
+    previous: int
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one sync made durable."""
+
+    number: int
+    sections: Sequence[Section]
+    end: int
+    """Where in the file it ends."""
+
+
+def wal_path(number: int, nonce: str) -> str:
+    return f"wal/{number:012}.{nonce}.wal"
+
+
+def batch_parts(nonce: bytes, number: int, sections: Sequence[Section]) -> list[Payload]:
+    """A batch as it is written, one part after another: payloads are not copied."""
+    table = b"".join(
+        [_SECTION.pack(each.partition, len(each.entries), each.previous) for each in sections]
+    )
+    heads = [each.entries.heads.tobytes() for each in sections]
+    descriptor = b"".join([table, *heads])
+    descriptor = len(sections).to_bytes(4, "little") + descriptor
+    body_bytes = sum(each.entries.payload_bytes for each in sections) + len(_END)
+    parts: list[Payload] = [frame_head(nonce, number, descriptor, body_bytes), descriptor]
+    for each in sections:
+        parts.extend(each.entries.parts())
+    parts.append(_END)
+    return parts
+
+
+def batches(data: bytes, head: Head, path: str) -> Iterator[Batch]:
+    """The whole batches of a file. ``Corrupt`` if one in the middle is damaged."""
+    decoded: list[Batch] = []
+
+    def is_whole(frame: Frame) -> bool:
+        try:
+            decoded.append(_batch(frame, path))
+        except Corrupt:
+            return False
+        return True
+
+    for _ in frames(data, head, path, is_whole):
+        yield decoded.pop()
+
+
+def _batch(frame: Frame, path: str) -> Batch:
+    """``Corrupt`` if a payload is not what was written."""
+    descriptor = frame.descriptor
+    count = int.from_bytes(descriptor[:4], "little")
+    table_end = 4 + count * _SECTION.size
+    if len(descriptor) < table_end:
+        raise Corrupt(f"a batch in {path} is cut off", path=path)
+    table = list(_SECTION.iter_unpack(descriptor[4:table_end]))
+    entry_count = sum(size for _, size, _ in table)
+    if len(descriptor) != table_end + entry_count * HEAD.itemsize:
+        raise Corrupt(f"a batch in {path} has another size than its sections", path=path)
+    heads = np.frombuffer(descriptor[table_end:], dtype=HEAD).copy()  # not a view of the file
+    sizes = heads["size"].astype(np.int64)
+    if int(sizes.sum()) + len(_END) != len(frame.body) or frame.body[-1:] != _END:
+        raise Corrupt(f"a batch in {path} has another size than its entries", path=path)
+    entries = Entries.checked(heads, cut(frame.body[:-1], sizes), path)
+    sections, start = [], 0
+    for partition, size, previous in table:
+        part = entries.part(start, start + size) if size else NO_ENTRIES
+        sections.append(Section(partition, previous, part))
+        start += size
+    return Batch(frame.number, sections, frame.end)

@@ -1,0 +1,23 @@
+"""A data directory seen from outside: what it holds, and whether all of it is what was written."""
+
+from stratalog.segments.inspect.check import check_disk
+from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
+from stratalog.segments.inspect.info import (
+    DiskReport,
+    PartitionReport,
+    SegmentReport,
+    WalReport,
+    inspect_disk,
+)
+
+__all__ = [
+    "CheckReport",
+    "DiskDamage",
+    "DiskDamageKind",
+    "DiskReport",
+    "PartitionReport",
+    "SegmentReport",
+    "WalReport",
+    "check_disk",
+    "inspect_disk",
+]

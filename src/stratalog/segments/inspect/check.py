@@ -1,0 +1,394 @@
+"""Verifying a data directory: every file, every entry, every checksum; all damage is named.
+
+Read-only and without a lock, so it may run beside the node: then it is about what was there when
+it began, and files that went meanwhile are not missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from stratalog.errors import Corrupt
+from stratalog.indexset import IndexSet
+from stratalog.segments.format import (
+    HEAD_BYTES,
+    WAL_KIND,
+    Batch,
+    Checkpoint,
+    Head,
+    PartitionLayout,
+    SegmentFile,
+    SegmentIndex,
+    WalFile,
+    batches,
+    check_sequence,
+    crc32,
+    damaged,
+    live_path,
+)
+from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
+from stratalog.segments.inspect.info import LogView
+from stratalog.segments.inspect.look import LOOKS_AT_DAMAGE, Glimpse, glimpse
+from stratalog.segments.io import File, in_thread, read_file, typed_errors
+from stratalog.segments.opening import DISK, size_of
+
+Kind = DiskDamageKind
+
+CHUNK_BYTES = 1 << 20
+FILES_AT_ONCE = 4
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes are done, and how many there are."""
+
+
+@dataclass
+class _Found:
+    """What was found so far."""
+
+    damages: list[DiskDamage] = field(default_factory=list)
+    entries: int = 0
+    bytes: int = 0
+    gone: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, entries: int, size: int) -> None:
+        """In any thread: so much was verified."""
+        with self.lock:
+            self.entries += entries
+            self.bytes += size
+
+
+async def check_disk(
+    path: str | os.PathLike[str], *, on_progress: Progress | None = None
+) -> CheckReport:
+    """Verify all of a data directory. ``NotFound`` if it is none; damage is in the report."""
+    with typed_errors("checking the data directory", str(path)):
+        try:
+            seen = await in_thread(lambda: glimpse(path))
+        except Corrupt as error:
+            kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
+            only = DiskDamage(kind, error.path or "journal", detail=str(error))
+            return CheckReport(os.fspath(path), (only,), (), (), 0, 0, 0, 0, 0, 0)
+        try:
+            return await _Check(seen, on_progress or (lambda _done, _total: None)).run(path)
+        finally:
+            seen.files.close()
+
+
+class _Check:
+    """One run over what was seen."""
+
+    def __init__(self, seen: Glimpse, on_progress: Progress) -> None:
+        self._seen = seen
+        self._found = _Found()
+        self._on_progress = on_progress
+        self._sizes = self._sizes_of_files()
+        self._wrong_files: set[str] = set()
+
+    async def run(self, path: str | os.PathLike[str]) -> CheckReport:
+        layout, found = self._seen.layout, self._found
+        await in_thread(self._check_files)
+        await self._side_by_side(
+            [
+                partial(self._segment, each, file)
+                for each in layout.partitions.values()
+                for file in each.files
+            ]
+        )
+        await self._side_by_side(
+            [
+                partial(self._checkpoint, each)
+                for each in layout.partitions.values()
+                if each.checkpoint is not None
+            ]
+        )
+        await in_thread(self._logs)
+        order = {kind: place for place, kind in enumerate(Kind)}
+        damages = sorted(
+            found.damages, key=lambda each: (order[each.kind], each.path, each.index or 0)
+        )
+        return CheckReport(
+            path=os.fspath(path),
+            damages=tuple(each for each in damages if not each.kind.is_remark),
+            remarks=tuple(each for each in damages if each.kind.is_remark),
+            leftovers=self._seen.leftovers,
+            partitions=len(layout.partitions),
+            segments=sum(len(each.files) for each in layout.partitions.values()),
+            wals=len(layout.wals),
+            entries=found.entries,
+            bytes=found.bytes,
+            gone=found.gone,
+        )
+
+    async def _side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
+        """On some threads. When the caller gives up, what is begun ends and no more is begun."""
+        left = iter(works)
+
+        async def next_ones() -> None:
+            for work in left:
+                await in_thread(work)
+                self._on_progress(self._found.bytes, self._total)
+
+        workers: list[Awaitable[None]] = [next_ones() for _ in range(FILES_AT_ONCE)]
+        await asyncio.gather(*workers)
+
+    # Files
+
+    def _sizes_of_files(self) -> dict[str, int]:
+        sizes = {}
+        for each in self._seen.layout.partitions.values():
+            sizes.update({file.path: file.size for file in each.files})
+            if each.checkpoint is not None:
+                sizes[each.checkpoint.path] = each.checkpoint.size
+        return sizes
+
+    @property
+    def _total(self) -> int:
+        return sum(self._sizes.values())
+
+    def _check_files(self) -> None:
+        """Everything that is named is there, with its size."""
+        for path in sorted(self._seen.layout.paths):
+            if path in self._seen.missing:
+                self._damage(Kind.FILE_MISSING, path)
+                continue
+            expected = self._sizes.get(path)
+            if expected is None:
+                continue
+            try:
+                actual = size_of(self._seen.files, path)
+            except FileNotFoundError:
+                self._is_gone(path)
+                continue
+            if actual != expected:
+                detail = f"it has {actual} bytes instead of {expected}"
+                self._damage(Kind.FILE_SIZE, path, detail=detail)
+
+    def _damage(
+        self,
+        kind: DiskDamageKind,
+        path: str,
+        partition: PartitionLayout | None = None,
+        *,
+        index: int | None = None,
+        count: int | None = None,
+        byte: int | None = None,
+        detail: str = "",
+    ) -> None:
+        name = partition.name if partition else None
+        self._wrong_files.add(path)
+        self._found.damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
+
+    def _is_gone(self, path: str) -> None:
+        """A file that was there a moment ago: a running node removed it, or it is missing."""
+        self._wrong_files.add(path)
+        if self._seen.is_still_named(path):
+            self._damage(Kind.FILE_MISSING, path)
+        else:
+            self._found.gone += 1
+
+    # Segments
+
+    def _segment(self, partition: PartitionLayout, file: SegmentFile) -> None:
+        """In a thread: its index, then every entry, valid or not."""
+        if file.path in self._wrong_files:
+            return
+        try:
+            opened = self._seen.files.open(file.path)
+        except FileNotFoundError:
+            self._is_gone(file.path)
+            return
+        try:
+            index = SegmentIndex.read(opened, self._seen.disk, partition.number, file.path)
+            self._entries(partition, file, index, opened)
+        except Corrupt as error:
+            self._damage(Kind.SEGMENT_UNREADABLE, file.path, partition, detail=str(error))
+        finally:
+            opened.close()
+
+    def _entries(
+        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, opened: File
+    ) -> None:
+        indexes = index.indexes
+        if (np.diff(indexes) <= 0).any():
+            raise Corrupt(f"the entries of {file.path} are not in order", path=file.path)
+        there = IndexSet.of(indexes)
+        lacking = file.indexes - there
+        if lacking:
+            self._damage(
+                Kind.SEGMENT_ENTRIES, file.path, partition, index=lacking.first, count=len(lacking)
+            )
+        wrong: list[int] = []
+        for places in index.chunks(there, CHUNK_BYTES):
+            heads, payloads = index.stored(opened, places)
+            wrong.extend(heads["index"][damaged(heads, payloads)].tolist())
+        self._found.read(len(indexes), file.size)
+        if wrong:
+            self._damage(
+                Kind.ENTRY_DAMAGED,
+                file.path,
+                partition,
+                index=wrong[0],
+                count=len(wrong),
+                byte=_byte_of(index, wrong[0]),
+            )
+
+    # Checkpoints
+
+    def _checkpoint(self, partition: PartitionLayout) -> None:
+        """In a thread: what it says of itself, its state, and the live set beside it."""
+        assert partition.checkpoint is not None
+        path = partition.checkpoint.path
+        if path in self._wrong_files:
+            return
+        checkpoint = self._seen.checkpoints.get(partition.number)
+        if isinstance(checkpoint, Corrupt):
+            detail = str(checkpoint)
+            self._damage(Kind.CHECKPOINT_UNREADABLE, path, partition, detail=detail)
+        elif checkpoint is not None:
+            try:
+                self._state(partition, checkpoint, path)
+            except FileNotFoundError:
+                self._is_gone(path)
+                return
+            self._live_file(partition, checkpoint, path)
+
+    def _state(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
+        file = self._seen.files.open(path)
+        try:
+            crc, at, end = 0, checkpoint.state_at, checkpoint.state_at + checkpoint.state_bytes
+            while data := file.read_at(at, min(CHUNK_BYTES, end - at)):
+                crc = crc32(data, crc)
+                at += len(data)
+        finally:
+            file.close()
+        self._found.read(0, at)
+        if at != end or crc != checkpoint.state_crc:
+            byte = checkpoint.state_at
+            self._damage(Kind.STATE_DAMAGED, path, partition, byte=byte)
+
+    def _live_file(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
+        try:
+            live = IndexSet.from_bytes(read_file(self._seen.files, live_path(path)))
+        except (FileNotFoundError, Corrupt) as error:
+            if self._seen.files.exists(path):
+                detail = str(error) if isinstance(error, Corrupt) else "it is missing"
+                kind = Kind.LIVE_FILE_UNREADABLE
+                self._damage(kind, live_path(path), partition, detail=detail)
+            return
+        if live != checkpoint.live:
+            self._damage(Kind.LIVE_FILE_DIFFERS, live_path(path), partition)
+
+    # The WAL, and what it makes of the partitions
+
+    def _logs(self) -> None:
+        """In a thread: the partitions as a node would find them."""
+        logs = {}
+        for number, layout in self._seen.layout.partitions.items():
+            checkpoint = self._seen.checkpoints.get(number)
+            try:
+                check_sequence(layout)
+                readable = checkpoint if isinstance(checkpoint, Checkpoint) else None
+                logs[number] = LogView(layout, readable)
+            except Corrupt as error:
+                self._damage(
+                    Kind.SEQUENCE_GAP, error.path or layout.name, layout, detail=str(error)
+                )
+        self._wals(logs)
+        for log in logs.values():
+            if (gap := log.gap) is not None:
+                self._damage(
+                    Kind.SEQUENCE_GAP,
+                    gap.path,
+                    log.layout,
+                    index=gap.after + 1,
+                    count=gap.before - gap.after,
+                )
+            missing = log.live - log.indexes
+            if missing:
+                assert log.layout.checkpoint is not None
+                self._damage(
+                    Kind.LIVE_MISSING,
+                    log.layout.checkpoint.path,
+                    log.layout,
+                    index=missing.first,
+                    count=len(missing),
+                    detail=repr(missing),
+                )
+
+    def _wals(self, logs: dict[int, LogView]) -> None:
+        layout = self._seen.layout
+        wals = sorted(layout.wals, key=lambda wal: wal.number)
+        heads = [self._wal_head(wal) for wal in wals]
+        expected: int | None = layout.next_batch
+        for place, (wal, head) in enumerate(zip(wals, heads, strict=True)):
+            if head is None:
+                expected = None
+                continue
+            if expected is not None and head.first != expected:
+                detail = f"it begins with batch {head.first} instead of {expected}"
+                self._damage(Kind.WAL_GAP, wal.path, detail=detail)
+            found, is_whole = self._batches(wal, head)
+            following = heads[place + 1] if place + 1 < len(heads) else None
+            if following is not None and found and following.first == found[-1].number:
+                found.pop()  # its sync failed, and the next file has it again or has another
+            self._apply(wal, found, logs)
+            expected = head.first + len(found) if is_whole else None
+
+    def _wal_head(self, wal: WalFile) -> Head | None:
+        if wal.path in self._wrong_files:
+            return None
+        file = self._seen.files.open(wal.path)
+        try:
+            head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
+            return head.must_be(WAL_KIND, self._seen.disk, wal.path)
+        except Corrupt as error:
+            self._damage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error))
+            return None
+        finally:
+            file.close()
+
+    def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
+        """Those before a damage, and whether there is none.
+
+        A node may be writing to it: what seems damaged is read again before it is believed.
+        """
+        files = self._seen.files
+        found: list[Batch] = []
+        error: Corrupt | None = None
+        for _ in range(LOOKS_AT_DAMAGE):
+            found, error = [], None
+            try:
+                found.extend(batches(read_file(files, wal.path), head, wal.path))
+                break
+            except Corrupt as corrupt:
+                error = corrupt
+        self._found.read(sum(_entries_in(batch) for batch in found), size_of(files, wal.path))
+        if error is not None:
+            byte = error.actual if isinstance(error.actual, int) else None
+            self._damage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error))
+        return found, error is None
+
+    def _apply(self, wal: WalFile, found: Sequence[Batch], logs: dict[int, LogView]) -> None:
+        for batch in found:
+            for section in batch.sections:
+                log = logs.get(section.partition)
+                if log is not None:
+                    log.apply(section, wal.path)
+
+
+def _entries_in(batch: Batch) -> int:
+    return sum(len(section.entries) for section in batch.sections)
+
+
+def _byte_of(index: SegmentIndex, wanted: int) -> int:
+    """Where in the file the payload of an entry begins."""
+    place = int(np.searchsorted(index.indexes, wanted))
+    return HEAD_BYTES + int(index.ends[place]) - int(index.heads["size"][place])

@@ -1,0 +1,264 @@
+"""A data directory as it was at one moment, without a lock, also beside the node that runs on it.
+
+The journal says which files there are, and those that may go soon are opened at once: a file that
+is open stays readable when its name is gone. If one is gone already, the journal has moved on, and
+is read again; if it has not, the file is missing. Nothing is created and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
+from stratalog.segments.format import (
+    Checkpoint,
+    Layout,
+    PartitionLayout,
+    live_path,
+    read_checkpoint,
+)
+from stratalog.segments.io import File, LocalFiles, ReadableFiles
+from stratalog.segments.opening import DISK, FOLDERS, SUFFIXES, Identity, read_identity
+from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
+
+T = TypeVar("T")
+
+ATTEMPTS_MAX = 50
+LOOKS_AT_DAMAGE = 3
+"""What looks damaged may have been read while it was written. It is believed after so many."""
+FILES_HELD_MAX = 256
+
+
+class _Borrowed:
+    """An open file that stays open: closing it is left to its holder."""
+
+    def __init__(self, file: File) -> None:
+        self.write_at, self.write_durably = file.write_at, file.write_durably
+        self.read_at = file.read_at
+        self.read_into = file.read_into
+        self.size = file.size
+        self.allocate = file.allocate
+        self.sync = file.sync
+
+    def close(self) -> None:
+        pass
+
+
+class HeldFiles:
+    """A data directory, some of whose files are held open: those that may go soon."""
+
+    def __init__(self, files: ReadableFiles) -> None:
+        self._files = files
+        self._held: dict[str, File] = {}
+
+    def hold_only(self, paths: Sequence[str]) -> set[str]:
+        """Open those that are not open yet, let go of all others; gives what is not there."""
+        for path in self._held.keys() - set(paths):
+            self._held.pop(path).close()
+        missing = set()
+        for path in paths:
+            if path not in self._held:
+                try:
+                    self._held[path] = self._files.open(path)
+                except FileNotFoundError:
+                    missing.add(path)
+        return missing
+
+    def open(self, path: str) -> File:
+        held = self._held.get(path)
+        return self._files.open(path) if held is None else _Borrowed(held)
+
+    @property
+    def paths(self) -> set[str]:
+        """Of the files that are held."""
+        return set(self._held)
+
+    def exists(self, path: str) -> bool:
+        return self._files.exists(path)
+
+    def list(self, folder: str) -> list[str]:
+        return self._files.list(folder)
+
+    def close(self) -> None:
+        while self._held:
+            self._held.popitem()[1].close()
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """What the journal said at one moment, with what could be read of it."""
+
+    files: HeldFiles
+    identity: Identity
+    journal: Replayed
+    checkpoints: dict[int, Checkpoint | Corrupt]
+    """By the number of their partition; or why it cannot be read."""
+    missing: frozenset[str]
+    """Files that are named and not there."""
+    leftovers: tuple[str, ...]
+    """Files that nobody names: the next opening removes them, unless they are just being made."""
+
+    @property
+    def disk(self) -> bytes:
+        return bytes.fromhex(self.identity.disk)
+
+    @property
+    def layout(self) -> Layout:
+        return self.journal.layout
+
+    def is_still_named(self, path: str) -> bool:
+        """Whether a file that is gone should be there."""
+        for _ in range(ATTEMPTS_MAX):
+            with contextlib.suppress(FileNotFoundError):
+                replayed = replay_journal(self.files, self.disk)
+                return replayed is None or path in replayed.layout.paths
+        return False
+
+
+def glimpse(path: str | os.PathLike[str]) -> Glimpse:
+    """``NotFound`` if it is no data directory. ``Corrupt`` if its journal cannot be read."""
+    files = local_files(path)
+
+    def look() -> Glimpse | None:
+        held = HeldFiles(files)
+        try:
+            found = _look(held, path)
+        except BaseException:
+            held.close()
+            raise
+        if found is None:
+            held.close()
+        return found
+
+    return until_still(look, path)
+
+
+def until_still(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T:
+    """Look again while files go away under the look, or seem damaged since they are written to.
+
+    Damage is believed when it is there each time. ``Unavailable`` if there is no end to it.
+    """
+    looks = 0
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            found = look()
+        except FileNotFoundError:
+            continue
+        except Corrupt:
+            looks += 1
+            if looks == LOOKS_AT_DAMAGE:
+                raise
+            continue
+        if found is not None:
+            return found
+    raise Unavailable(
+        f"the files in {path} change faster than they can be looked at",
+        hint="A node is busy there. Try again.",
+        path=str(path),
+    )
+
+
+def local_files(path: str | os.PathLike[str]) -> LocalFiles:
+    root = Path(path)
+    if not root.exists():
+        raise NotFound(f"there is no directory {root}", hint="Check the spelling.", path=str(root))
+    if not root.is_dir():
+        raise Invalid(
+            f"{root} is a file, not a data directory",
+            hint="Name the directory in which a node keeps its files.",
+            path=str(root),
+        )
+    return LocalFiles(root)
+
+
+def _look(held: HeldFiles, path: str | os.PathLike[str]) -> Glimpse | None:
+    """``None`` if the journal moved on meanwhile."""
+    identity = read_identity(held)
+    if identity is None:
+        raise NotFound(
+            f"{path} is not a data directory: it has no file {DISK}",
+            hint="Name the directory in which a node keeps its files. "
+            "An object log is looked at with `stratalog info`.",
+            path=str(path),
+        )
+    disk = bytes.fromhex(identity.disk)
+    listed = [f"{folder}/{name}" for folder in FOLDERS for name in held.list(folder)]
+    replayed = replay_journal(held, disk)
+    if replayed is None:
+        raise Corrupt(
+            "the data directory has no journal",
+            hint="Put it back. Without it nobody knows which files count.",
+            path="journal",
+        )
+    replayed, missing = _held_together(held, replayed)
+    if missing and not _is_newest(held, disk, replayed):
+        return None
+    checkpoints = _checkpoints(held, disk, replayed.layout, missing)
+    named = replayed.layout.paths | {replayed.path}
+    named |= {live_path(path) for path in _checkpoint_paths(replayed.layout)}
+    ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
+    leftovers = [each for each in ours if held.exists(each)]
+    return Glimpse(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
+
+
+def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[str]]:
+    """Open what may go. While something has gone already, follow the journal, which is quick."""
+    missing: set[str] = set()
+    for _ in range(ATTEMPTS_MAX):
+        missing = held.hold_only(_may_go(replayed.layout))
+        missing |= {path for path in replayed.layout.paths if not held.exists(path)} - held.paths
+        more = replay_more(held, replayed) if missing else replayed
+        if more.last_record == replayed.last_record:
+            break
+        replayed = more
+    return replayed, missing
+
+
+def _is_newest(held: HeldFiles, disk: bytes, replayed: Replayed) -> bool:
+    newest = replay_journal(held, disk)
+    return newest is not None and (newest.path, newest.last_record) == (
+        replayed.path,
+        replayed.last_record,
+    )
+
+
+def _may_go(layout: Layout) -> list[str]:
+    """What a running node may remove soon, as much of it as one may have open."""
+    segments = [file.path for each in layout.partitions.values() for file in each.files]
+    checkpoints = _checkpoint_paths(layout)
+    wals = [wal.path for wal in layout.wals]
+    return [*wals, *checkpoints[:FILES_HELD_MAX], *segments[:FILES_HELD_MAX]]
+
+
+def _checkpoint_paths(layout: Layout) -> list[str]:
+    found = (each.checkpoint for each in layout.partitions.values())
+    return [checkpoint.path for checkpoint in found if checkpoint is not None]
+
+
+def _checkpoints(
+    held: HeldFiles, disk: bytes, layout: Layout, missing: set[str]
+) -> dict[int, Checkpoint | Corrupt]:
+    found: dict[int, Checkpoint | Corrupt] = {}
+    for number, each in layout.partitions.items():
+        if each.checkpoint is None:
+            continue
+        try:
+            if each.checkpoint.path not in missing:
+                found[number] = _checkpoint(held, disk, each, each.checkpoint.path)
+        except Corrupt as error:
+            found[number] = error
+    return found
+
+
+def _checkpoint(held: HeldFiles, disk: bytes, layout: PartitionLayout, path: str) -> Checkpoint:
+    """With the live set that it has itself, not with that of the file beside it."""
+    file = held.open(path)
+    try:
+        return read_checkpoint(file, disk, layout.number, path)
+    finally:
+        file.close()

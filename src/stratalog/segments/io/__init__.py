@@ -1,0 +1,36 @@
+"""File-system calls, and the threads that make them."""
+
+from stratalog.segments.io.files import (
+    Buffer,
+    File,
+    FileSystem,
+    LocalFiles,
+    NotWritten,
+    ReadableFiles,
+    read_file,
+    typed,
+    typed_errors,
+    write_file,
+    write_pieces,
+    write_then_sync,
+)
+from stratalog.segments.io.work import HeldFile, Tasks, in_sync_thread, in_thread
+
+__all__ = [
+    "Buffer",
+    "File",
+    "FileSystem",
+    "HeldFile",
+    "LocalFiles",
+    "NotWritten",
+    "ReadableFiles",
+    "Tasks",
+    "in_sync_thread",
+    "in_thread",
+    "read_file",
+    "typed",
+    "typed_errors",
+    "write_file",
+    "write_pieces",
+    "write_then_sync",
+]

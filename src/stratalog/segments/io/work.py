@@ -1,0 +1,91 @@
+"""Blocking file work, on threads, so that the event loop goes on; and work that finishes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from stratalog.runtime import thread_pool
+from stratalog.segments.io.files import File
+
+T = TypeVar("T")
+
+DISK_THREADS_MAX = 16
+SYNC_THREADS_MAX = 16
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run it on one of the process's threads for disks."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(thread_pool("disk", DISK_THREADS_MAX), work)
+
+
+async def in_sync_thread(work: Callable[[], T]) -> T:
+    """For the WAL and the journal: everybody waits for them, so they do not wait for readers."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(thread_pool("disk-sync", SYNC_THREADS_MAX), work)
+
+
+class Tasks:
+    """Work that goes on to its end although its caller gives up waiting for it."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.shield(self.start(work))
+
+    async def end(self) -> None:
+        """Wait for all of it."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller, if it still waits, has seen it
+
+
+class HeldFile:
+    """A file that is opened in a thread when it is first used, and then kept open.
+
+    One thing is done with it at a time. If the caller gives up waiting, the thread goes on; so
+    ``close`` waits for it, since the number of a closed file may be that of another one.
+    """
+
+    def __init__(self, open_: Callable[[], File]) -> None:
+        self._open = open_
+        self._file: File | None = None
+        self._tasks = Tasks()
+        self._working: asyncio.Task[Any] | None = None
+
+    async def run(self, work: Callable[[File], T]) -> T:
+        def do() -> T:
+            if self._file is None:
+                self._file = self._open()
+            return work(self._file)
+
+        task = self._tasks.start(in_thread(do))
+        self._working = task
+        return await asyncio.shield(task)
+
+    def close(self, then: Callable[[], None] = lambda: None) -> None:
+        """Close it as soon as nothing is done with it, and then do something else."""
+
+        def close(_: object = None) -> None:
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
+            then()
+
+        if self._working is not None and not self._working.done():
+            self._working.add_done_callback(close)
+        else:
+            close()

@@ -1,0 +1,13 @@
+"""The log of one partition as it can be read: segments, then memtables."""
+
+from stratalog.segments.read.durable_log import DurableLog
+from stratalog.segments.read.memtable import Memtable
+from stratalog.segments.read.open_segments import SegmentReaders
+from stratalog.segments.read.read_entries import Reader
+
+__all__ = [
+    "DurableLog",
+    "Memtable",
+    "Reader",
+    "SegmentReaders",
+]

@@ -1,0 +1,228 @@
+"""The log of one partition as it is on the disk: its checkpoint, segment files and memtables.
+
+From old to new: the segment files, then a memtable for each WAL file that is not yet in segments.
+Everything here is durable, and all that changes it is told when it has become so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from stratalog.errors import Corrupt
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.segments.format import (
+    Checkpoint,
+    Entries,
+    Layout,
+    Lineage,
+    PartitionLayout,
+    Section,
+    check_sequence,
+    lineage_of,
+    steps_of,
+)
+from stratalog.segments.read.memtable import Memtable
+from stratalog.segments.read.read_entries import Watch
+from stratalog.segments.write_ahead import Journal
+
+
+class DurableLog:
+    """Where a partition stands."""
+
+    def __init__(
+        self, journal: Journal, number: int, name: str, checkpoint: Checkpoint | None
+    ) -> None:
+        self.number = number
+        self.name = name
+        self._journal = journal
+        self._checkpoint = checkpoint
+        self._tables: deque[Memtable] = deque()
+        layout = self.layout
+        self._sequence_last = max((file.indexes.last or 0 for file in layout.files), default=0)
+        """The last index of an entry that is here, whatever the checkpoint says."""
+        check_sequence(layout)
+        self.lineage = checkpoint.lineage if checkpoint else Lineage()
+        """Up to the checkpoint, until ``recovered`` or the first write adds the rest."""
+        self._gap: tuple[int, int, str] | None = None
+        """While the WAL is replayed: what is missing between two indexes, and where it shows."""
+        self.watches: set[Watch] = set()
+        """Of those who read it now."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, last={self.last})"
+
+    @property
+    def layout(self) -> PartitionLayout:
+        """Its files. There are none any more if it was removed."""
+        found = self._journal.layout.partitions.get(self.number)
+        return found or PartitionLayout(self.number, self.name)
+
+    @property
+    def checkpoint_index(self) -> int:
+        """0 if there is no checkpoint."""
+        return self._checkpoint.index if self._checkpoint else 0
+
+    @property
+    def live(self) -> IndexSet:
+        """What lives at or below the checkpoint."""
+        return self._checkpoint.live if self._checkpoint else EMPTY
+
+    @property
+    def checkpoint_info(self) -> Checkpoint | None:
+        """The current checkpoint, without its state."""
+        return self._checkpoint
+
+    @property
+    def last(self) -> int:
+        """The last durable index: of an entry, or of the checkpoint if nothing lies above it."""
+        return max(self._sequence_last, self.checkpoint_index)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last durable index."""
+        return self.lineage.last_epoch
+
+    @property
+    def indexes(self) -> IndexSet:
+        """Of all durable entries that are here."""
+        tables = (table.indexes for table in self._tables)
+        return IndexSet.union([self.layout.indexes, *tables])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry above the checkpoint is here.
+
+        False while a copy from another replica is not complete, also one that was given up.
+        """
+        first = self.checkpoint_index + 1
+        return self.indexes.floor(first) == IndexSet(range(first, self.last + 1))
+
+    @property
+    def pending(self) -> IndexSet:
+        """What is in the WAL and not yet in segments."""
+        return IndexSet.union(table.indexes for table in self._tables)
+
+    def has(self, index: int) -> bool:
+        """Whether an index is in the log, or is where it begins."""
+        if index in (0, self.checkpoint_index, self._sequence_last):
+            return index >= self.checkpoint_index
+        if any(index in table.indexes for table in self._tables):
+            return True
+        return any(index in file.indexes for file in self.layout.files_with(index, index))
+
+    def has_all_of(self, previous: int, entries: Entries) -> bool:
+        """Whether these entries are here, and nothing else from ``previous`` to the last of them.
+
+        An index and an epoch name one entry, so what is in segments need not be read for this.
+        """
+        span = range(previous + 1, entries.last + 1)
+        if self.indexes.within(span) != entries.indexes or not self.lineage.numbered(entries.heads):
+            return False
+        known = (table.between(span.start, span.stop - 1) for table in self._tables)
+        return all(entries.select(each.indexes).equals_head_by_head(each) for each in known)
+
+    def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
+        """The files and tables of this moment, for a reader."""
+        return self.layout, list(self._tables)
+
+    # What it is told
+
+    def apply(self, wal: int, section: Section) -> None:
+        """A section became durable."""
+        entries = section.entries
+        cuts = self._take_up(wal, section)
+        if cuts or not len(entries) or entries.last_epoch != self.lineage.last_epoch:
+            self.lineage = self._lineage_after(section.previous, entries)
+
+    def _take_up(self, wal: int, section: Section) -> bool:
+        """Put it into the memtable of its WAL file. Gives whether it overwrites something."""
+        entries, previous = section.entries, section.previous
+        if self._tables and self._tables[-1].wal == wal:
+            table = self._tables[-1]
+        else:
+            table = Memtable(wal)
+            self._tables.append(table)
+        cuts = previous < self._sequence_last
+        if cuts:
+            for watch in self.watches:
+                watch.note(previous)
+            self._cut_files(previous)
+            for older in self._tables:
+                older.cut(previous)
+            table.overwrite(previous)
+        table.add(previous, entries)
+        if len(entries):
+            self._sequence_last = entries.last
+        elif cuts:
+            self._sequence_last = previous
+        return cuts
+
+    def replay(self, wal: int, section: Section, path: str) -> None:
+        """A section that was found in a WAL file.
+
+        What it follows may be missing, if a later one overwrites both: then what was between them
+        was dead before its own WAL file was flushed.
+        """
+        if section.previous > self.last and self._gap is None:
+            self._gap = (self.last, section.previous, path)
+        elif self._gap is not None and section.previous <= self._gap[0]:
+            self._gap = None
+        self._take_up(wal, section)
+
+    def recovered(self) -> None:
+        """All WAL files are replayed. ``Corrupt`` if something is missing that lives.
+
+        Only now is it known which entries of the files count, and so what the lineage is: a
+        checkpoint may have been made from entries that overwrite them, and are in the WAL alone.
+        """
+        self.lineage = lineage_of(self.layout, self.lineage)
+        for table in self._tables:
+            for run in table.runs():
+                self.lineage = self._lineage_after(run.first - 1, run)
+        if self._gap is not None:
+            reached, previous, path = self._gap
+            raise Corrupt(
+                f"partition {self.name!r} lacks what lies between {reached} and {previous}, "
+                f"which a batch in {path} follows",
+                hint="Keep the data directory. Restore the partition from another replica.",
+                path=path,
+                expected=reached,
+                actual=previous,
+            )
+        missing = self.live - self.indexes
+        if missing:
+            raise Corrupt(
+                f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
+                hint="Keep the data directory. Restore the partition from another replica.",
+                actual=missing,
+            )
+
+    def _lineage_after(self, previous: int, entries: Entries) -> Lineage:
+        floor = max(previous, self.checkpoint_index)
+        return self.lineage.after(floor, steps_of(entries.above(floor).heads))
+
+    def _cut_files(self, after: int) -> None:
+        """Also in files that a record is just about to name, which are not in the layout yet."""
+        number = self.number
+
+        def cut(layout: Layout) -> Layout:
+            partition = layout.partitions.get(number)
+            return layout if partition is None else layout.having(partition.cut_after(after))
+
+        self._journal.amend(cut)
+
+    def table_of(self, wal: int) -> Memtable | None:
+        """The memtable of a WAL file, if it has something of this partition."""
+        return next((table for table in self._tables if table.wal == wal), None)
+
+    def drop_table(self, wal: int) -> None:
+        """Its WAL file is in segments."""
+        self._tables = deque(table for table in self._tables if table.wal != wal)
+
+    def has_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """It became the current one."""
+        lineage = checkpoint.lineage
+        if self.last > checkpoint.index:
+            above = [step for step in self.lineage.steps if step[0] > checkpoint.index]
+            lineage = lineage.after(checkpoint.index, above)
+        self._checkpoint, self.lineage = checkpoint, lineage

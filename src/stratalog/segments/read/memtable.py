@@ -1,0 +1,90 @@
+"""What one WAL file holds of one partition, in memory: runs of entries that follow one another.
+
+Only what is durable is here. A table is dropped when the journal says that its WAL file is in
+segments; readers that hold one go on with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.segments.format import Entries, joined
+
+
+class Memtable:
+    """Entries of one partition from one WAL file, and what that file overwrites of older ones."""
+
+    __slots__ = ("_firsts", "_indexes", "_new", "_runs", "cut_after", "previous", "wal")
+
+    def __init__(self, wal: int) -> None:
+        self.wal = wal
+        self.cut_after: int | None = None
+        """Everything above it in older files was overwritten by this one."""
+        self.previous: int | None = None
+        """The index before the lowest entry here."""
+        self._runs: list[Entries] = []
+        self._firsts: list[int] = []
+        self._indexes = EMPTY
+        self._new: list[IndexSet] = []
+        """Of runs that are not in ``_indexes`` yet: so adding and asking in turn costs little."""
+
+    def add(self, previous: int, entries: Entries) -> None:
+        """Entries that follow an index; what is above it must have been cut off before."""
+        if not len(entries):
+            return
+        if not self._runs:
+            self.previous = previous
+        self._runs.append(entries)
+        self._firsts.append(entries.first)
+        self._new.append(entries.indexes)
+
+    def overwrite(self, after: int) -> None:
+        """The WAL file of this table takes away all above an index, here and in older tables."""
+        self.cut_after = after if self.cut_after is None else min(self.cut_after, after)
+        self.cut(after)
+
+    def cut(self, after: int) -> None:
+        """Take away all above an index."""
+        place = bisect_right(self._firsts, after)
+        del self._runs[place:], self._firsts[place:]
+        if self._runs and self._runs[-1].last > after:
+            self._runs[-1] = self._runs[-1].up_to(after)
+        self._indexes = self.indexes.limit(after)
+
+    def _span(self, wanted: IndexSet) -> slice:
+        """Which runs may hold something of a set."""
+        first, last = wanted.first, wanted.last
+        if first is None or last is None:
+            return slice(0)
+        start = max(0, bisect_right(self._firsts, first) - 1)
+        return slice(start, bisect_left(self._firsts, last + 1))
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    @property
+    def last(self) -> int:
+        return self._runs[-1].last
+
+    @property
+    def indexes(self) -> IndexSet:
+        if self._new:
+            self._indexes = IndexSet.union([self._indexes, *self._new])
+            self._new.clear()
+        return self._indexes
+
+    def runs(self, wanted: IndexSet | None = None) -> Iterator[Entries]:
+        """The entries whose index is in a set, or all."""
+        if wanted is None:
+            yield from self._runs
+            return
+        for run in self._runs[self._span(wanted)]:
+            chosen = run.select(wanted)
+            if len(chosen):
+                yield chosen
+
+    def between(self, first: int, last: int) -> Entries:
+        """The entries from one index to another."""
+        return joined(list(self.runs(IndexSet(range(first, last + 1)))))

@@ -1,0 +1,170 @@
+"""Reading entries of a partition: from its segment files, then from its memtables.
+
+A reader makes a plan, which is the files and tables of one moment, and follows it. If a file of the
+plan was replaced by compaction, it makes a new plan for what is left. If entries were overwritten
+meanwhile, it does so too; but if that concerns entries which it has given out already, it stops:
+what a caller gets never mixes two histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from stratalog.errors import Conflict, Corrupt
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.segments.format import Entries, PartitionLayout, SegmentFile
+from stratalog.segments.io import Tasks, typed
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.read.memtable import Memtable
+from stratalog.segments.read.open_segments import SegmentReaders
+from stratalog.segments.read.read_ahead import ReadAhead
+
+Plan = tuple[PartitionLayout, Sequence[Memtable]]
+
+
+class Watch:
+    """Tells a reader above which index the log was cut off since it last looked."""
+
+    __slots__ = ("_cut_after",)
+
+    def __init__(self) -> None:
+        self._cut_after: int | None = None
+
+    def note(self, after: int) -> None:
+        self._cut_after = after if self._cut_after is None else min(self._cut_after, after)
+
+    def look_away(self) -> None:
+        self._cut_after = None
+
+    def cut_after(self) -> int | None:
+        """``None`` if nothing was cut off."""
+        return self._cut_after
+
+
+class Readable(Protocol):
+    """What a reader needs of a partition."""
+
+    number: int
+    name: str
+    watches: set[Watch]
+
+    def plan(self) -> Plan: ...
+
+    def must_be_there(self) -> None: ...
+
+
+class Gone(Exception):
+    """A file was removed after the plan was made: there is a newer one that replaces it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class Reader:
+    """Reads partitions of one disk."""
+
+    def __init__(self, readers: SegmentReaders, options: DiskOptions) -> None:
+        self._readers = readers
+        self._options = options
+        self._tasks = Tasks()
+
+    async def close(self) -> None:
+        """Wait for the threads that still read."""
+        await self._tasks.end()
+
+    async def read(self, log: Readable, wanted: IndexSet) -> AsyncGenerator[Entries]:
+        """The entries that are wanted and here, ascending."""
+        watch = Watch()
+        log.watches.add(watch)
+        try:
+            given_out = 0
+            while True:
+                log.must_be_there()
+                watch.look_away()
+                plan = log.plan()
+                left = wanted.floor(given_out + 1)
+                left = left & indexes_near(plan, left)
+                try:
+                    async with aclosing(self._follow(log.number, plan, left)) as chunks:
+                        async for entries in chunks:
+                            if watch.cut_after() is not None:
+                                break
+                            given_out = entries.last
+                            yield entries
+                        else:
+                            return
+                except Gone as gone:
+                    _must_be_replaced(gone, log.plan())
+                if (after := watch.cut_after()) is not None and after < given_out:
+                    raise Conflict(
+                        f"{log.name!r} was overwritten above {after} while it was read",
+                        hint="Throw away what you have from there on, and read it again.",
+                        expected=given_out,
+                        actual=after,
+                    )
+        finally:
+            log.watches.discard(watch)
+
+    async def _follow(
+        self, partition: int, plan: Plan, wanted: IndexSet
+    ) -> AsyncGenerator[Entries]:
+        """``Gone`` if a file was removed meanwhile."""
+        layout, tables = plan
+        if wanted.first is None or wanted.last is None:
+            return
+        span = range(wanted.first, wanted.last + 1)
+        for file in layout.files_with(wanted.first, wanted.last):
+            chosen = file.indexes.within(span) & wanted
+            if chosen:
+                async for entries in self._from_file(partition, file, chosen):
+                    yield entries
+        for table in tables:
+            for entries in table.runs(wanted):
+                yield entries
+
+    async def _from_file(
+        self, partition: int, file: SegmentFile, wanted: IndexSet
+    ) -> AsyncGenerator[Entries]:
+        """Chunk by chunk, the next ones being read while the caller is busy with this one."""
+        ahead = ReadAhead(self._chunks(partition, file, wanted), self._tasks)
+        try:
+            while (entries := await ahead.next()) is not None:
+                yield entries
+        except FileNotFoundError as error:
+            raise Gone(file.path) from error
+        except OSError as error:
+            raise typed(error, "reading a segment", file.path) from error
+        finally:
+            ahead.give_up()  # the thread may still read, and nobody may close under it
+
+    def _chunks(self, partition: int, file: SegmentFile, wanted: IndexSet) -> Generator[Entries]:
+        """In threads, one after another. The file stays open from the first to the last."""
+        with self._readers.using(partition, file.path) as (opened, index):
+            index.must_have(wanted)
+            for places in index.chunks(wanted, self._options.read_bytes):
+                yield index.entries_at(opened, places)
+
+
+def indexes_near(plan: Plan, wanted: IndexSet) -> IndexSet:
+    """Of the entries of a plan, between the first and the last that is wanted.
+
+    A set of millions is cut by bisection first, so that reading one entry stays cheap.
+    """
+    if wanted.first is None or wanted.last is None:
+        return EMPTY
+    layout, tables = plan
+    span = range(wanted.first, wanted.last + 1)
+    files = (file.indexes.within(span) for file in layout.files_with(wanted.first, wanted.last))
+    return IndexSet.union([*files, *(table.indexes.within(span) for table in tables)])
+
+
+def _must_be_replaced(gone: Gone, plan: Plan) -> None:
+    if gone.path in plan[0].paths:
+        raise Corrupt(
+            f"{gone.path} is missing",
+            hint="Put it back, or restore the partition from another replica.",
+            path=gone.path,
+        ) from gone

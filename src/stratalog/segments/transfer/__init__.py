@@ -1,0 +1,19 @@
+"""Copying a partition from one disk to another."""
+
+from stratalog.segments.transfer.copy_partition import (
+    TransferOptions,
+    TransferReport,
+    receive_partition,
+    send_partition,
+)
+from stratalog.segments.transfer.transports import MemoryTransport, StreamTransport, Transport
+
+__all__ = [
+    "MemoryTransport",
+    "StreamTransport",
+    "TransferOptions",
+    "TransferReport",
+    "Transport",
+    "receive_partition",
+    "send_partition",
+]

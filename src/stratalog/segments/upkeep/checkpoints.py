@@ -1,0 +1,289 @@
+"""Taking a checkpoint, and installing one that came from another replica.
+
+The state is written to a file, synced, and named by one record of the journal, which also drops
+the segments that it leaves without anything alive: minor compaction. Before the record the old
+checkpoint counts, after it the new one, with nothing in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
+from stratalog.indexset import IndexSet
+from stratalog.runtime import Runtime
+from stratalog.segments.format import (
+    Checkpoint,
+    Checkpointed,
+    CheckpointFile,
+    Edit,
+    Layout,
+    checkpoint_front,
+    checkpoint_of,
+    checkpoint_path,
+    crc32,
+    live_path,
+    read_state,
+)
+from stratalog.segments.io import Buffer, File, FileSystem, HeldFile, Tasks, typed, write_file
+from stratalog.segments.partition import Partition
+from stratalog.segments.stats import Meters
+from stratalog.segments.upkeep.choose_segments import dead_segments
+from stratalog.segments.write_ahead import Journal
+
+T = TypeVar("T")
+
+
+async def _nothing() -> None:
+    pass
+
+
+class Checkpoints:
+    """Writes, installs and reads checkpoints."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        runtime: Runtime,
+        disk: bytes,
+        journal: Journal,
+        meters: Meters,
+    ) -> None:
+        self.files = files
+        self._runtime = runtime
+        self._disk = disk
+        self._journal = journal
+        self._meters = meters
+        self._tasks = Tasks()
+        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
+        self.on_minor: Callable[[Partition], None] = lambda _: None
+        self.before_record: Callable[[], Awaitable[None]] = _nothing
+        """Settles what a record must not be built on."""
+
+    async def take(self, partition: Partition, index: int, state: Buffer, live: IndexSet) -> None:
+        """A checkpoint of the partition's own log. It goes on if the caller gives up."""
+        await self._tasks.run(self._take(partition, index, state, live))
+
+    async def _take(self, partition: Partition, index: int, state: Buffer, live: IndexSet) -> None:
+        if index > partition.last or index < 1:
+            raise Invalid(
+                f"a checkpoint at {index} of a log that ends at {partition.last}",
+                hint="A checkpoint contains what is durable.",
+                expected=partition.last,
+                actual=index,
+            )
+        lineage = partition.lineage.up_to(index)
+        made = checkpoint_of(self._disk, partition.number, index, live, lineage, state)
+        with partition.keeping(index):
+            await self.install(partition, made, [state])
+
+    async def install(
+        self, partition: Partition, made: Checkpoint, state: Sequence[Buffer]
+    ) -> None:
+        """A checkpoint, of the partition's own or received. What it says to live must be here."""
+        self._check(partition, made)
+        incoming = self.incoming(partition, made)
+        try:
+            for part in state:
+                await incoming.write(part)
+            await incoming.commit()
+        finally:
+            incoming.discard()
+
+    def incoming(self, partition: Partition, made: Checkpoint) -> IncomingCheckpoint:
+        """A checkpoint whose state comes in parts."""
+        nonce = self._runtime.new_id(16)
+        path = checkpoint_path(partition.number, made.index, nonce)
+        front = checkpoint_front(self._disk, bytes.fromhex(nonce), partition.number, made)
+        return IncomingCheckpoint(self, partition, replace(made, state_at=len(front)), path, front)
+
+    async def commit(self, partition: Partition, made: Checkpoint, path: str, size: int) -> bool:
+        """Make a checkpoint that is durable the current one. False if the partition is gone."""
+        number = partition.number
+
+        def record(layout: Layout) -> Edit | None:
+            if number not in layout.partitions:
+                return None
+            self._check(partition, made)
+            current = layout.partition(number)
+            dead = dead_segments(current.files, made.live, made.index)
+            return Checkpointed(
+                number, CheckpointFile(path, size, made.index), tuple(file.path for file in dead)
+            )
+
+        def applied(_: Edit) -> None:
+            partition.has_checkpoint(made)
+            self._meters.minor += 1
+            self.on_minor(partition)
+
+        creates = [path, live_path(path)]
+        return await self._journal.commit(record, creates=creates, then=applied) is not None
+
+    async def hold(self, partition: Partition) -> HeldState | None:
+        """The current checkpoint with its state, which stays readable when a newer one comes."""
+        while True:
+            checkpoint = partition.checkpoint_info
+            named = self._current(partition)
+            if checkpoint is None or named is None:
+                return None
+            held = HeldState(self.files, named.path, checkpoint)
+            try:
+                await held.open()
+            except NotFound:
+                held.close()
+                if self._current(partition) == named:
+                    raise
+                continue
+            except BaseException:
+                held.close()
+                raise
+            return held
+
+    async def state_of(self, partition: Partition) -> bytes | None:
+        held = await self.hold(partition)
+        if held is None:
+            return None
+        try:
+            return await held.whole()
+        finally:
+            held.close()
+
+    def _current(self, partition: Partition) -> CheckpointFile | None:
+        layout = self._journal.layout.partitions.get(partition.number)
+        if layout is None:
+            raise NotFound(f"partition {partition.name!r} was removed")
+        return layout.checkpoint
+
+    async def close(self) -> None:
+        """Wait for those that were begun."""
+        await self._tasks.end()
+
+    def _check(self, partition: Partition, made: Checkpoint) -> None:
+        """What lives at a later checkpoint lived at the one before it, or lies above it."""
+        if made.index < partition.checkpoint_index:
+            raise Conflict(
+                f"{partition.name!r} has a later checkpoint, at {partition.checkpoint_index}",
+                hint="A newer one was taken meanwhile. Nothing is lost: go on from it.",
+                expected=partition.checkpoint_index,
+                actual=made.index,
+            )
+        if made.live.last is not None and made.live.last > made.index:
+            raise Invalid(
+                f"{made.live.last} is above the checkpoint at {made.index}",
+                hint="Everything above a checkpoint is kept anyway; name what lives below it.",
+            )
+        was_alive = partition.live | IndexSet(range(partition.checkpoint_index + 1, made.index + 1))
+        missing = made.live - (partition.indexes & was_alive)
+        if missing:
+            raise Invalid(
+                f"a checkpoint of {partition.name!r} says that {missing!r} lives, "
+                "which is not there any more",
+                hint="Name only entries that are durable and that the checkpoint before kept.",
+                actual=missing,
+            )
+
+
+class IncomingCheckpoint:
+    """A checkpoint that is being written: a file that no record names until it is whole.
+
+    A crash leaves a file that opening removes. ``discard`` it whatever comes of it.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        partition: Partition,
+        made: Checkpoint,
+        path: str,
+        front: bytes,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._partition = partition
+        self._made = made
+        self._path = path
+        self._front = front
+        self._size = 0
+        self._crc = 0
+        self._file = HeldFile(lambda: checkpoints.files.create(path))
+        self._is_handed_on = False
+
+    async def write(self, part: Buffer) -> None:
+        """The next bytes of the state."""
+        data = [part] if self._size else [self._front, part]
+        at = self._size
+        self._size += sum(map(len, data))
+        self._crc = crc32(part, self._crc)
+
+        def write(file: File) -> None:
+            file.write_at(at, *data)
+
+        await self._run(write)
+
+    async def commit(self) -> None:
+        """It is whole: now it counts. ``Corrupt`` if it is not the state that was announced."""
+        made, path = self._made, self._path
+        if self._size != made.state_at + made.state_bytes or self._crc != made.state_crc:
+            raise Corrupt(
+                f"a state of {self._size - made.state_at} bytes is not the one that was announced",
+                hint="It was changed on its way. Nothing was kept of it: send it again.",
+                path=path,
+                expected=made.state_bytes,
+                actual=self._size - made.state_at,
+            )
+        files = self._checkpoints.files
+
+        def sync(file: File) -> None:
+            file.sync()
+            write_file(files, live_path(path), [made.live.to_bytes()])
+            files.sync_folder("ckpt")
+
+        await self._run(sync)
+        await self._checkpoints.before_record()
+        self._is_handed_on = True  # from here on the journal knows whether the files are needed
+        if not await self._checkpoints.commit(self._partition, made, path, self._size):
+            self._checkpoints.on_removable([path, live_path(path)])
+            raise NotFound(f"partition {self._partition.name!r} was removed meanwhile")
+
+    def discard(self) -> None:
+        """Let it go: the file too, unless it counts."""
+        paths = [] if self._is_handed_on else [self._path, live_path(self._path)]
+        self._file.close(lambda: self._checkpoints.on_removable(paths))
+
+    async def _run(self, work: Callable[[File], None]) -> None:
+        try:
+            await self._file.run(work)
+        except OSError as error:
+            raise typed(error, "writing a checkpoint", self._path) from error
+
+
+class HeldState:
+    """The state of a checkpoint, kept open."""
+
+    def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._path = path
+        self._file = HeldFile(lambda: files.open(path))
+
+    async def open(self) -> None:
+        """``NotFound`` if a newer one has come and it is gone."""
+        await self._run(lambda _: None)
+
+    async def part(self, start: int, size: int) -> bytes:
+        """Some bytes of it, not verified."""
+        at = self.checkpoint.state_at + start
+        return await self._run(lambda file: file.read_at(at, size))
+
+    async def whole(self) -> bytes:
+        """All of it, verified."""
+        return await self._run(lambda file: read_state(file, self.checkpoint, self._path))
+
+    def close(self) -> None:
+        self._file.close()
+
+    async def _run(self, work: Callable[[File], T]) -> T:
+        try:
+            return await self._file.run(work)
+        except OSError as error:
+            raise typed(error, "reading a checkpoint", self._path) from error

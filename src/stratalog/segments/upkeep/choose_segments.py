@@ -1,0 +1,106 @@
+"""Which segments go and which are rewritten: decisions of compaction, all of them pure.
+
+**Minor**: a segment goes if nothing of it is needed: no entry lives, and none lies above the
+checkpoint. The newest one of a partition stays.
+
+**Major**: neighbours of which little lives become one, as long as what lives of them fits into one
+file. Dense ones are left alone, and so is one that is alone and larger than a file may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stratalog.indexset import INDEX_MAX, Indexes, IndexSet, Mask
+from stratalog.segments.format import SegmentFile
+
+
+def needed(live: IndexSet, checkpoint: int) -> IndexSet:
+    """What must be kept: what lives, and everything above the checkpoint."""
+    return live.limit(checkpoint) | IndexSet(range(checkpoint + 1, INDEX_MAX + 1))
+
+
+def dead_segments(
+    files: Sequence[SegmentFile], live: IndexSet, checkpoint: int
+) -> list[SegmentFile]:
+    """Those of which nothing is needed, never the newest.
+
+    By the range of each first, all at once: most are either far above or contain something that
+    lives. Only those that have gaps and an overlap are looked at one by one.
+    """
+    candidates = files[:-1]
+    if not candidates:
+        return []
+    sets = [file.indexes for file in candidates]
+    firsts = np.array([each.first for each in sets], dtype=np.int64)
+    lasts = np.array([each.last for each in sets], dtype=np.int64)
+    entries = np.array([file.entries for file in candidates], dtype=np.int64)
+    below = lasts <= checkpoint
+    alive = overlaps(live, firsts, lasts)
+    may_have_gaps = entries != lasts - firsts + 1
+    for place in np.flatnonzero(below & alive & may_have_gaps).tolist():
+        alive[place] = live.overlaps(candidates[place].indexes)
+    return [candidates[place] for place in np.flatnonzero(below & ~alive).tolist()]
+
+
+def overlaps(live: IndexSet, firsts: Indexes, lasts: Indexes) -> Mask:
+    """For each range whether anything in it lives."""
+    bounds = live.bounds
+    entered = np.searchsorted(bounds, firsts, side="right")
+    left = np.searchsorted(bounds, lasts, side="right")
+    inside: Mask = np.logical_or(entered & 1, left > entered)
+    return inside
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of a segment lives."""
+
+    file: SegmentFile
+    live_entries: int
+    live_bytes: int
+    bytes: int
+
+    def is_dense(self, share_min: float) -> bool:
+        entries = len(self.file.indexes)
+        return (
+            self.live_entries >= share_min * self.file.entries
+            and self.live_bytes >= share_min * self.bytes
+            and entries > 0
+        )
+
+
+def rewrites(
+    shares: Sequence[Share], *, share_min: float, entries_max: int, bytes_max: int
+) -> list[list[SegmentFile]]:
+    """Groups of neighbours, each to become one file. The newest segment must not be among them.
+
+    One that has little alive is rewritten alone if no neighbour fits. What alone exceeds a limit
+    is left, dense or not: it would not fit into a file.
+    """
+    groups: list[list[SegmentFile]] = []
+    group: list[SegmentFile] = []
+    entries = size = 0
+    for share in shares:
+        too_large = share.live_entries > entries_max or share.live_bytes > bytes_max
+        if too_large or share.is_dense(share_min):
+            group, entries, size = _close(groups, group)
+            continue
+        if entries + share.live_entries > entries_max or size + share.live_bytes > bytes_max:
+            group, entries, size = _close(groups, group)
+        group.append(share.file)
+        entries += share.live_entries
+        size += share.live_bytes
+    _close(groups, group)
+    return groups
+
+
+def _close(
+    groups: list[list[SegmentFile]], group: list[SegmentFile]
+) -> tuple[list[SegmentFile], int, int]:
+    if group:
+        groups.append(group)
+    return [], 0, 0

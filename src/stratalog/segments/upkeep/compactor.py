@@ -1,0 +1,228 @@
+"""Major compaction: neighbours of which little lives become one segment.
+
+The new file is written beside the old ones, with the checksum of every entry verified and taken
+over, synced, and put in their place by one record of the journal. Until that is durable the old
+ones count. If segments came, went or lost entries meanwhile, the record is made from the list as
+it is then (``PartitionLayout.replaced``).
+
+It never runs twice at once for a partition; a request meanwhile is dropped. If the checkpoint has
+moved meanwhile, a minor one follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Generator, Sequence
+
+from stratalog.errors import StratalogError
+from stratalog.indexset import EMPTY, IndexSet
+from stratalog.runtime import Runtime
+from stratalog.segments.format import Edit, Entries, Layout, Replaced, Scratch, SegmentFile
+from stratalog.segments.io import FileSystem, Tasks, in_thread, typed
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.partition import Partition
+from stratalog.segments.read import SegmentReaders
+from stratalog.segments.stats import Meters
+from stratalog.segments.upkeep.choose_segments import Share, dead_segments, needed, rewrites
+from stratalog.segments.upkeep.write_segment import SegmentName, write_segment
+from stratalog.segments.write_ahead import Journal
+
+REWRITES_MAX = 4
+"""How many files of a partition are written at a time."""
+COPIES_MAX = 2
+"""Of so many the entries are being copied; the others are being synced and recorded."""
+
+log = logging.getLogger(__name__)
+
+
+class Compactor:
+    """Runs major compactions, on request and after so many minor ones. One at a time."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        runtime: Runtime,
+        disk: bytes,
+        journal: Journal,
+        readers: SegmentReaders,
+        options: DiskOptions,
+        meters: Meters,
+    ) -> None:
+        self._files = files
+        self._runtime = runtime
+        self._disk = disk
+        self._journal = journal
+        self._readers = readers
+        self._options = options
+        self._meters = meters
+        self._turn = asyncio.Lock()
+        self._copying = threading.Semaphore(COPIES_MAX)
+        self._tasks = Tasks()
+        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
+
+    def after_minor(self, partition: Partition) -> None:
+        """Count a minor one, and start a major one if it is time."""
+        partition.minors_since_major += 1
+        after = self._options.major_after_minors
+        if after is not None and partition.minors_since_major >= after:
+            self._tasks.start(self._in_background(partition))
+
+    async def major(self, partition: Partition) -> bool:
+        """Rewrite what is mostly dead. False if a run was going on, which is enough."""
+        if partition.is_compacting:
+            return False
+        return await self._tasks.run(self._major(partition))
+
+    async def close(self) -> None:
+        await self._tasks.end()
+
+    async def _in_background(self, partition: Partition) -> None:
+        try:
+            await self._major(partition)
+        except StratalogError as error:
+            log.warning("compaction of %r failed: %s", partition.name, error)
+
+    async def _major(self, partition: Partition) -> bool:
+        if partition.is_compacting:
+            return False
+        partition.is_compacting = True
+        partition.minors_since_major = 0
+        try:
+            async with self._turn:
+                began = self._meters.loop.time()
+                before = partition.checkpoint_index
+                written = await self._rewrite_all(partition)
+                self._meters.major.add(self._meters.loop.time() - began, written)
+                if partition.checkpoint_index != before:
+                    await self.minor(partition)
+        finally:
+            partition.is_compacting = False
+        return True
+
+    async def minor(self, partition: Partition) -> None:
+        """Drop the segments of which nothing is needed."""
+
+        def record(layout: Layout) -> Edit | None:
+            current = layout.partitions.get(partition.number)
+            if current is None:
+                return None
+            dead = dead_segments(current.files, partition.live, partition.checkpoint_index)
+            if not dead:
+                return None
+            return Replaced(partition.number, tuple(file.path for file in dead))
+
+        committed = await self._journal.commit(record)
+        if isinstance(committed, Replaced):
+            self._meters.minor += 1
+
+    async def _rewrite_all(self, partition: Partition) -> int:
+        layout = self._journal.layout.partitions.get(partition.number)
+        if layout is None:
+            return 0
+        keep = needed(partition.live, partition.checkpoint_index)
+        try:
+            shares = await in_thread(
+                lambda: self._shares(partition.number, layout.files[:-1], keep)
+            )
+        except FileNotFoundError:
+            return 0  # a checkpoint removed it meanwhile, and will be followed by another run
+        except OSError as error:
+            raise typed(error, "reading segments") from error
+        options = self._options
+        groups = rewrites(
+            shares,
+            share_min=options.live_share_min,
+            entries_max=options.segment_entries_max,
+            bytes_max=options.segment_bytes_max,
+        )
+        turn = asyncio.Semaphore(REWRITES_MAX)
+
+        async def rewrite(group: Sequence[SegmentFile]) -> int:
+            async with turn:
+                return await self._rewrite(partition, group, keep)
+
+        done = await asyncio.gather(*map(rewrite, groups), return_exceptions=True)
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+        return sum(each for each in done if isinstance(each, int))
+
+    def _shares(self, partition: int, files: Sequence[SegmentFile], keep: IndexSet) -> list[Share]:
+        """In a thread: how much of each lives. The index of one that wholly lives is not read."""
+        shares = []
+        for file in files:
+            alive = _alive(file, keep)
+            if len(alive) == file.entries:
+                shares.append(Share(file, len(alive), file.size, file.size))
+                continue
+            with self._readers.using(partition, file.path) as (_, index):
+                shares.append(Share(file, len(alive), index.bytes_of(alive), index.stored_bytes))
+        return shares
+
+    async def _rewrite(
+        self, partition: Partition, group: Sequence[SegmentFile], keep: IndexSet
+    ) -> int:
+        nonce = self._runtime.new_id(16)
+        name = SegmentName(partition.number, group[0].lowest, group[-1].highest, nonce)
+        path = name.path
+        try:
+            by = await in_thread(lambda: self._write(group, keep, name))
+        except FileNotFoundError:
+            self.on_removable([path])
+            return 0
+        except OSError as error:
+            self.on_removable([path])
+            raise typed(error, "writing a compacted segment", path) from error
+        except StratalogError:
+            self.on_removable([path])
+            raise
+        sources = tuple(file.path for file in group)
+        creates = [path] if by else []
+
+        def record(layout: Layout) -> Edit | None:
+            current = layout.partitions.get(partition.number)
+            files = current.files if current else ()
+            present = tuple(file.path for file in files if file.path in sources)
+            return Replaced(partition.number, present, by) if present else None
+
+        await self._journal.commit(record, creates=creates)
+        named = self._journal.recorded.paths
+        self.on_removable([each for each in creates if each not in named])
+        return by.size if by else 0
+
+    def _write(
+        self, group: Sequence[SegmentFile], keep: IndexSet, name: SegmentName
+    ) -> SegmentFile | None:
+        """In a thread: one file with what is needed of several, which may be nothing."""
+        alive = [(file, _alive(file, keep)) for file in group]
+        if not any(needed for _, needed in alive):
+            return None
+        with contextlib.closing(self._needed(name.partition, alive)) as chunks:
+            written = write_segment(self._files, self._disk, name, group[0].previous, chunks)
+        self._files.sync_folder("seg")
+        return written
+
+    def _needed(
+        self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]
+    ) -> Generator[Entries]:
+        """Some at a time, all through one small buffer: so they are still in the processor's
+        cache when they are verified, and when they are written."""
+        with self._copying:
+            scratch = Scratch(self._options.read_bytes)
+            for file, wanted in alive:
+                with self._readers.using(partition, file.path) as (opened, index):
+                    index.must_have(wanted)
+                    for places in index.chunks(wanted, self._options.read_bytes):
+                        yield index.entries_at(opened, places, scratch)
+
+
+def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:
+    """What is needed of a file. What is needed of others is cut off by bisection first."""
+    first, last = file.indexes.first, file.indexes.last
+    if first is None or last is None:
+        return EMPTY
+    near = keep.within(range(first, last + 1))
+    return near if file.indexes.range_count == 1 else file.indexes & near

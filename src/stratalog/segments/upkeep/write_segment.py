@@ -1,0 +1,56 @@
+"""Writing a segment file, and what the journal is to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stratalog.indexset import IndexSet
+from stratalog.segments.format import (
+    SEGMENT_KIND,
+    Entries,
+    Head,
+    SegmentContent,
+    SegmentFile,
+    steps_of,
+)
+from stratalog.segments.io import FileSystem, write_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """Whose it is, from which WAL files its entries came, and a number that no other one has."""
+
+    partition: int
+    lowest: int
+    highest: int
+    nonce: str
+
+    @property
+    def path(self) -> str:
+        return f"seg/{self.partition:08}.{self.lowest:012}-{self.highest:012}.{self.nonce}.seg"
+
+
+def write_segment(
+    files: FileSystem, disk: bytes, name: SegmentName, previous: int, chunks: Iterable[Entries]
+) -> SegmentFile:
+    """In a thread: a new file, synced, with entries that follow an index. Its name is not synced.
+
+    A chunk is written before the next one is asked for.
+    """
+    content = SegmentContent(
+        Head(SEGMENT_KIND, disk, bytes.fromhex(name.nonce), name.partition), chunks
+    )
+    size = write_pieces(files, name.path, content.pieces())
+    return SegmentFile(
+        path=name.path,
+        size=size,
+        indexes=IndexSet.of(content.heads["index"].astype(np.int64)),
+        previous=previous,
+        steps=steps_of(content.heads),
+        lowest=name.lowest,
+        highest=name.highest,
+        entries=len(content.heads),
+    )

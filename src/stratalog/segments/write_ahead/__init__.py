@@ -1,0 +1,13 @@
+"""What makes things durable: the WAL for entries, the journal for everything else."""
+
+from stratalog.segments.write_ahead.journal import Journal, Replayed, replay_journal, replay_more
+from stratalog.segments.write_ahead.wal import Wal, Write
+
+__all__ = [
+    "Journal",
+    "Replayed",
+    "Wal",
+    "Write",
+    "replay_journal",
+    "replay_more",
+]

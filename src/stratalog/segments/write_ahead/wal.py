@@ -1,0 +1,401 @@
+"""The write-ahead log of a node: one file, one batch, one sync for all partitions.
+
+What arrives while a batch is being synced is the next batch. A thread goes from batch to batch as
+long as there is something to write, so that the next one is on its way when the event loop gets to
+tell the writers of the last one.
+
+**If a write fails**, its batch did not happen: it has no end. **If a sync fails**, the kernel may
+have dropped the pages and a second sync would report success: the file is given up, and the batch
+is written again to a new one. Only if that fails too, nobody knows: ``Unknown``. After any failure
+the file is closed for good, and the next one says from which batch on it counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stratalog.errors import Full, NotHappened, StratalogError, Unknown
+from stratalog.indexset import IndexSet
+from stratalog.runtime import Runtime
+from stratalog.segments.format import (
+    HEAD_BYTES,
+    WAL_KIND,
+    Head,
+    Opened,
+    Section,
+    WalFile,
+    batch_parts,
+    wal_path,
+)
+from stratalog.segments.io import File, FileSystem, NotWritten, in_sync_thread, typed
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.stats import Meters
+from stratalog.segments.write_ahead.journal import Journal
+
+
+@dataclass(eq=False, slots=True)
+class Write:
+    """A section on its way to the disk, and who waits for it."""
+
+    section: Section
+    bytes: int
+    answer: asyncio.Future[IndexSet]
+    acknowledges: IndexSet
+
+
+@dataclass(eq=False, slots=True)
+class _OpenWal:
+    number: int
+    path: str
+    nonce: bytes
+    file: File
+    position: int = HEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """Why the thread came back: the queue is empty, the file is full, or a batch failed."""
+
+    failed: list[Write] = field(default_factory=list)
+    error: OSError | None = None
+    may_be_there: bool = False
+
+
+class Wal:
+    """Takes writes in order and makes them durable in batches."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        runtime: Runtime,
+        disk: bytes,
+        journal: Journal,
+        options: DiskOptions,
+        meters: Meters,
+    ) -> None:
+        self._files = files
+        self._runtime = runtime
+        self._disk = disk
+        self._journal = journal
+        self._options = options
+        self.next_batch = 1
+        self._meters = meters
+        self._current: _OpenWal | None = None
+        self._batch: list[Write] = []
+        """What the thread is writing."""
+        self._is_in_doubt = False
+        """The last batch of the last file may be there, and nobody counts on it."""
+        self._queue: deque[Write] = deque()
+        self._queued_bytes = 0
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._granted = 0
+        self._is_closed = False
+        self.is_blocked: Callable[[], bool] = lambda: False
+        """Whether too many closed files wait for their flush."""
+        self.why_blocked: Callable[[], StratalogError | None] = lambda: None
+        """What stands against the flush."""
+        self.on_durable: Callable[[int, list[Write]], None] = lambda _wal, _writes: None
+        self.on_failed: Callable[[list[Write]], None] = lambda _: None
+        self.on_closed: Callable[[WalFile, int], None] = lambda _wal, _next_batch: None
+        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
+
+    # For writers
+
+    async def room(self, size: int) -> None:
+        """Wait until so many bytes may be queued, in the order of asking. ``Full`` if it lasts."""
+        if not self._waiting and not self._granted and self._has_room():
+            self._queued_bytes += size
+            return
+        if self.is_blocked() and (why := self.why_blocked()) is not None:
+            raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        self._grant()
+        try:
+            async with asyncio.timeout(self._options.timeout_s):
+                await asyncio.shield(turn)
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.give_back(size)
+            turn.cancel()
+            if isinstance(error, TimeoutError):
+                raise Full(
+                    f"there was no room for a write within {self._options.timeout_s} s",
+                    hint="The disk is slower than its writers, or full. Slow down, free some space,"
+                    " or set queue_bytes_max, wal_files_max or timeout_s.",
+                ) from None
+            raise
+        finally:
+            self._granted -= turn.done() and not turn.cancelled()
+
+    def give_back(self, size: int) -> None:
+        """Room that was granted and is not used."""
+        self._queued_bytes -= size
+        self._grant()
+
+    def put(self, write: Write) -> None:
+        """Queue a write for which there is room."""
+        self._queue.append(write)
+        self._idle.clear()
+        self._wake.set()
+
+    async def drain(self) -> None:
+        """Wait until nothing is queued."""
+        await self._idle.wait()
+
+    # The writing
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                async with self._writing:
+                    await self._write_all()
+            except Exception as error:
+                self._give_up(error)
+                raise
+            if not self._queue:
+                self._idle.set()
+
+    async def settle(self) -> None:
+        """See to it that a batch of which nobody knows whether it is there does not count.
+
+        The next file says that it does not. Nothing may be built on what it would take away.
+        """
+        async with self._writing:
+            if self._is_in_doubt and self._current is None:
+                await self._open_next()
+
+    def _give_up(self, error: Exception) -> None:
+        """A defect: nobody is left waiting."""
+        batch, self._batch = self._batch, []
+        unknown = Unknown(
+            f"the WAL has stopped: {error!r}",
+            hint="Close the disk and open it again, then see which entries it has.",
+        )
+        self._fail(batch, unknown)
+        self._fail(self._take_everything(), _before_it_failed(unknown))
+        self._idle.set()
+
+    async def end_file(self) -> None:
+        """Close the file, so that it is flushed; the next write begins another."""
+        async with self._writing:
+            self._close_current()
+
+    def close(self) -> None:
+        """Nothing is written any more. Those who wait for room need not wait to learn it."""
+        self._is_closed = True
+        self._grant()
+        if self._current is not None:
+            self._current.file.close()
+            self._current = None
+
+    async def _write_all(self) -> None:
+        while self._queue:
+            try:
+                if self._journal.is_in_doubt:
+                    await self._journal.settle()
+                if self._current is None:
+                    await self._open_next()
+            except StratalogError as error:
+                self._fail(self._take_everything(), _before_it_failed(error))
+                return
+            stopped = await in_sync_thread(self._write_batches)
+            if stopped.error is not None:
+                await self._recover(stopped)
+            elif self._current is not None and self._is_full(self._current):
+                self._close_current()
+
+    def _write_batches(self) -> _Stopped:
+        """In a thread: batch after batch, until the queue is empty or the file is full."""
+        current, loop = self._current, self._loop
+        assert current is not None
+        while self._queue and not self._is_full(current) and not self._journal.is_in_doubt:
+            writes = self._batch = self._next_batch_of_queue()
+            stopped = self._write_one(current, writes)
+            self._batch = []
+            if stopped is not None:
+                return stopped
+            loop.call_soon_threadsafe(self._durable, current.number, writes)
+        return _Stopped()
+
+    def _write_one(self, current: _OpenWal, writes: list[Write]) -> _Stopped | None:
+        sections = [write.section for write in writes]
+        parts = batch_parts(current.nonce, self.next_batch, sections)
+        began = self._loop.time()
+        stopped: _Stopped | None = None
+        size = 0
+        try:
+            size = current.file.write_durably(current.position, *parts)
+        except NotWritten as failed:
+            stopped = _Stopped(writes, failed.error)
+        except OSError as error:
+            stopped = _Stopped(writes, error, may_be_there=True)
+        if stopped is not None:
+            self._meters.sync.add(self._loop.time() - began, size, failed=True)
+            return stopped
+        current.position += size
+        self.next_batch += 1
+        self._meters.sync.add(self._loop.time() - began, size)
+        return None
+
+    def _next_batch_of_queue(self) -> list[Write]:
+        writes = [self._queue.popleft()]
+        size = writes[0].bytes
+        while self._queue and size + self._queue[0].bytes <= self._options.batch_bytes_max:
+            writes.append(self._queue.popleft())
+            size += writes[-1].bytes
+        return writes
+
+    async def _recover(self, stopped: _Stopped) -> None:
+        """Give up the file. What may be in it is written again to a new one."""
+        assert stopped.error is not None
+        error: StratalogError = typed(stopped.error, "writing to the WAL", self._path)
+        self._close_current()
+        if stopped.may_be_there:
+            self._is_in_doubt = True
+            if await self._written_again(stopped.failed):
+                return
+        if self._is_in_doubt:
+            error = Unknown(
+                f"{error}: the entries may be in the file, or not",
+                hint="Look at the disk. After the node was opened again, see which entries it has.",
+                path=error.path,
+            )
+        self._fail(stopped.failed, error)
+
+    async def _written_again(self, writes: list[Write]) -> bool:
+        with contextlib.suppress(StratalogError):
+            await self._open_next()
+        current = self._current
+        if current is None:
+            return False
+        stopped = await in_sync_thread(lambda: self._write_one(current, writes))
+        if stopped is not None:
+            self._is_in_doubt = stopped.may_be_there
+            self._close_current()
+            return False
+        self._durable(current.number, writes)
+        return True
+
+    def _durable(self, wal: int, writes: list[Write]) -> None:
+        """In the event loop: tell everybody whose entries are on the disk."""
+        self.on_durable(wal, writes)
+        self._meters.entries += sum(len(write.section.entries) for write in writes)
+        for write in writes:
+            if not write.answer.done():
+                write.answer.set_result(write.acknowledges)
+        self.give_back(sum(write.bytes for write in writes))
+
+    def _fail(self, writes: list[Write], error: StratalogError) -> None:
+        """They did not happen, or nobody knows. What was to follow them did not happen either."""
+        if not writes:
+            return
+        failed = {write.section.partition for write in writes}
+        followers = [write for write in self._queue if write.section.partition in failed]
+        self._queue = deque(write for write in self._queue if write.section.partition not in failed)
+        self.on_failed([*writes, *followers])
+        for write in writes:
+            _refuse(write, error.copy())
+        for write in followers:
+            _refuse(write, _before_it_failed(error))
+        self.give_back(sum(write.bytes for write in [*writes, *followers]))
+
+    def _take_everything(self) -> list[Write]:
+        writes = list(self._queue)
+        self._queue.clear()
+        return writes
+
+    # Files
+
+    async def _open_next(self) -> None:
+        """A new file: first it is durable, then the journal names it, then it is used."""
+        number = self._journal.layout.next_wal
+        nonce = bytes.fromhex(self._runtime.new_id(16))
+        path = wal_path(number, nonce.hex())
+        head = Head(WAL_KIND, self._disk, nonce, number, self.next_batch)
+
+        def create() -> File:
+            file = self._files.create(path)
+            try:
+                file.write_at(0, head.to_bytes())
+                file.allocate(self._options.wal_file_bytes)
+                file.sync()
+                self._files.sync_folder("wal")
+            except OSError:
+                file.close()
+                raise
+            return file
+
+        try:
+            file = await in_sync_thread(create)
+        except OSError as error:
+            self.on_removable([path])
+            raise typed(error, "beginning a WAL file", path) from error
+        try:
+            wal = WalFile(number, path)
+            await self._journal.commit(lambda _: Opened(wal), creates=[path])
+        except BaseException:
+            file.close()
+            raise
+        self._current = _OpenWal(number, path, nonce, file)
+        self._is_in_doubt = False
+
+    def _close_current(self) -> None:
+        if self._current is None:
+            return
+        closed, self._current = self._current, None
+        closed.file.close()
+        self.on_closed(WalFile(closed.number, closed.path), self.next_batch)
+
+    def _is_full(self, current: _OpenWal) -> bool:
+        return current.position >= self._options.wal_file_bytes
+
+    @property
+    def _path(self) -> str | None:
+        return self._current.path if self._current else None
+
+    # Room
+
+    def _has_room(self) -> bool:
+        has_room = self._queued_bytes < self._options.queue_bytes_max and not self.is_blocked()
+        return has_room or self._is_closed
+
+    def _grant(self) -> None:
+        """Let those in who wait, as far as there is room."""
+        while self._waiting and self._has_room():
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self._queued_bytes += size
+                self._granted += 1
+                turn.set_result(None)
+
+    def unblocked(self) -> None:
+        """A closed file has been flushed."""
+        self._grant()
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self._meters.loop
+
+
+def _refuse(write: Write, error: StratalogError) -> None:
+    if not write.answer.done():
+        write.answer.set_exception(error)
+        write.answer.exception()  # the caller may have given up
+
+
+def _before_it_failed(error: StratalogError) -> StratalogError:
+    """For a write whose predecessor failed: it was never sent, so it did not happen."""
+    if isinstance(error, Unknown):
+        return NotHappened(f"the write before it failed: {error}", path=error.path)
+    return error.copy()

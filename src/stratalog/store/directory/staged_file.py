@@ -1,0 +1,103 @@
+"""Where bytes wait for their name in a directory store, and how they show that it is in doubt.
+
+Bytes are written to ``.stage`` and synced before anybody can see them. They become an object when
+they get its name as a second one. The first is taken away when the second is known to be durable
+and not before, so a file with two names is the mark of a doubt: a writer was killed half-way, or
+its disk failed. Every process sees the mark, and it takes no permission beyond that of a put.
+
+What dead processes left is removed by age, but for such marks: they stay as long as their object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+
+from stratalog.errors import Unknown
+from stratalog.runtime import Runtime
+from stratalog.store.directory.durable import (
+    UNSETTLED,
+    found_root,
+    make_missing,
+    open_durable,
+    write_durably,
+)
+
+STAGE = ".stage"
+STAGE_AGE_US_MAX = 3_600_000_000
+_SPARE = "-spare"
+
+
+class Stage:
+    """The stage of the store at ``root``, which is made together with it."""
+
+    def __init__(self, root: str, runtime: Runtime) -> None:
+        self._root = root
+        self._directory = os.path.join(root, STAGE)
+        self._runtime = runtime
+        self._swept = False
+
+    def make(self) -> None:
+        found_root(self._root)
+        make_missing(self._directory, self._root)
+        os.close(open_durable(self._directory, self._root))
+
+    @contextlib.contextmanager
+    def staged(self, data: bytes) -> Iterator[str]:
+        """Bytes on the disk under a name that nobody else uses. ``Unknown`` leaves it as a mark."""
+        staged = os.path.join(self._directory, self._runtime.new_id(24))
+        try:
+            write_durably(staged, data)
+        except FileNotFoundError:
+            self.make()
+            write_durably(staged, data)
+        try:
+            yield staged
+        except Unknown:
+            raise
+        except BaseException:
+            discard(staged)
+            raise
+
+    def sweep_once(self) -> None:
+        """Remove what dead processes left. One that merely slept stages its bytes again."""
+        if self._swept:
+            return
+        self._swept = True
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(self._directory).st_mode & UNSETTLED:
+                self.make()
+            with os.scandir(self._directory) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        if self._is_left_over(entry):
+                            os.unlink(entry.path)
+
+    def _is_left_over(self, entry: os.DirEntry[str]) -> bool:
+        found = entry.stat()
+        if is_doubtful(found) and not entry.name.endswith(_SPARE):
+            return False
+        return found.st_mtime_ns < (self._runtime.now_us() - STAGE_AGE_US_MAX) * 1000
+
+
+def link_over(staged: str, name: str, directory_fd: int) -> None:
+    """What ``link`` does not do: give a file a second name that is taken, in one step."""
+    spare = staged + _SPARE
+    os.link(staged, spare)
+    try:
+        os.rename(spare, name, dst_dir_fd=directory_fd)
+    except BaseException:
+        discard(spare)
+        raise
+
+
+def is_doubtful(found: os.stat_result) -> bool:
+    """Whether a file has a name that may not be durable."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+
+
+def discard(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
