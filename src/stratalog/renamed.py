@@ -1,0 +1,53 @@
+"""Old names of what was renamed: they go on working, and warn.
+
+Both keep a note of the old name in ``RENAMED``, so that tools can list them.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RENAMED = "__stratalog_renamed__"
+"""The attribute of a function that maps old names to new ones."""
+
+
+def renamed_parameters(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function take its keyword arguments by their old names too: ``old="new"``."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def translated(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old, new in new_names.items():
+                if old in kwargs:
+                    _warn(f"the parameter {old!r} of {function.__qualname__}", new)
+                    if new in kwargs:
+                        raise TypeError(f"{old!r} is the old name of {new!r}: give only one")
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        setattr(translated, RENAMED, new_names)
+        return translated
+
+    return decorate
+
+
+def renamed_function(old: str, function: Callable[P, R]) -> Callable[P, R]:
+    """A function or method under the name that it had before."""
+
+    @functools.wraps(function)
+    def under_its_old_name(*args: P.args, **kwargs: P.kwargs) -> R:
+        _warn(old, function.__name__)
+        return function(*args, **kwargs)
+
+    setattr(under_its_old_name, RENAMED, {old: function.__name__})
+    return under_its_old_name
+
+
+def _warn(old: str, new: str) -> None:
+    warnings.warn(f"{old} is called {new!r} now", DeprecationWarning, stacklevel=3)

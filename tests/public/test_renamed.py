@@ -1,0 +1,41 @@
+"""What was renamed goes on working under its old name, and says so."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, cast
+
+import pytest
+
+from stratalog.renamed import renamed_function, renamed_parameters
+
+
+@renamed_parameters(through="log_writer")
+def collect(url: str, *, log_writer: str | None = None) -> tuple[str, str | None]:
+    return url, log_writer
+
+
+old_collect = renamed_function("old_collect", collect)
+
+
+def test_an_old_parameter_is_taken_for_the_new_one_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="'through' of collect is called 'log_writer' now"):
+        assert cast(Any, collect)("a", through="b") == ("a", "b")
+
+
+def test_both_names_at_once_are_refused() -> None:
+    with (
+        pytest.warns(DeprecationWarning, match="through"),
+        pytest.raises(TypeError, match="'through' is the old name of 'log_writer'"),
+    ):
+        cast(Any, collect)("a", through="b", log_writer="c")
+
+
+def test_the_new_name_is_silent_and_alone_in_the_signature() -> None:
+    assert collect("a", log_writer="b") == ("a", "b")
+    assert list(inspect.signature(collect).parameters) == ["url", "log_writer"]
+
+
+def test_an_old_function_is_the_new_one_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="old_collect is called 'collect' now"):
+        assert old_collect("a") == ("a", None)
