@@ -1,13 +1,18 @@
 """Old names of what was renamed: they go on working, and warn.
 
-Both keep a note of the old name in ``RENAMED``, so that tools can list them.
+Functions keep a note of their old names in ``RENAMED``, so that tools can list them.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -47,6 +52,29 @@ def renamed_function(old: str, function: Callable[P, R]) -> Callable[P, R]:
 
     setattr(under_its_old_name, RENAMED, {old: function.__name__})
     return under_its_old_name
+
+
+def renamed_modules(new_names: Mapping[str, str]) -> None:
+    """Let modules be imported by their old names too: from dotted name to dotted name."""
+    sys.meta_path.append(_RenamedModules(new_names))
+
+
+class _RenamedModules(MetaPathFinder, Loader):
+    """Asked last, so that it only ever answers for modules that are not there any more."""
+
+    def __init__(self, new_names: Mapping[str, str]) -> None:
+        self._new_names = new_names
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in self._new_names else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        new = self._new_names[module.__name__]
+        _warn(f"the module {module.__name__}", new)
+        home = import_module(new)
+        vars(module)["__getattr__"] = lambda name: getattr(home, name)
 
 
 def _warn(old: str, new: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from importlib import import_module
 from typing import Any, cast
 
 import pytest
@@ -39,3 +41,14 @@ def test_the_new_name_is_silent_and_alone_in_the_signature() -> None:
 def test_an_old_function_is_the_new_one_with_a_warning() -> None:
     with pytest.warns(DeprecationWarning, match="old_collect is called 'collect' now"):
         assert old_collect("a") == ("a", None)
+
+
+def test_an_old_module_can_be_imported_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    import stratalog.pipeline as pipeline
+
+    monkeypatch.delitem(sys.modules, "stratalog.pipeline.merging", raising=False)
+    with pytest.warns(DeprecationWarning, match="stratalog.pipeline.merging is called"):
+        old = import_module("stratalog.pipeline.merging")
+    assert old.latest_by_key is pipeline.latest_by_key
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        assert old.nothing

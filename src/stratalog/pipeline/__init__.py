@@ -17,6 +17,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from stratalog.renamed import renamed_modules
+
 if TYPE_CHECKING:
     from stratalog.pipeline.check import (
         Finding,
@@ -162,6 +164,25 @@ _HOMES = {
     "scrub_herd": "check",
     "verify_herd": "check",
 }
+
+renamed_modules(
+    {
+        **dict.fromkeys(
+            [
+                "stratalog.pipeline.audit",
+                "stratalog.pipeline.herd_collect",
+                "stratalog.pipeline.herd_scrub",
+                "stratalog.pipeline.herd_verify",
+                "stratalog.pipeline.merging",
+                "stratalog.pipeline.output_reading",
+                "stratalog.pipeline.reading",
+                "stratalog.pipeline.report",
+            ],
+            "stratalog.pipeline",
+        ),
+        "stratalog.pipeline.spark_errors": "stratalog.pipeline.spark",
+    }
+)
 
 
 def __getattr__(name: str) -> object:
