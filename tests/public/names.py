@@ -6,15 +6,18 @@ import dataclasses
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
+from typing import cast
 
 import msgspec
 
-from public.stored import Inventory
+from public.stored import Inventory, stored
 from scripts.make_reference import NOT_CONSTRUCTED
 from stratalog.errors import StratalogError
+from stratalog.renamed import RENAMED
 
 IN_FULL = (
     "stratalog",
@@ -75,12 +78,19 @@ def _in_full(module: ModuleType) -> dict[str, object]:
 
 
 def _by_name(module: ModuleType) -> dict[str, object]:
-    return {name: _kind(getattr(module, name)) for name in public_names(module)}
+    """These packages may show more than they did: other layers of the library enter by them."""
+    listed = cast(Mapping[str, Mapping[str, object]], stored("names")["names"])
+    return {
+        name: _kind(getattr(module, name))
+        for name in listed[module.__name__]
+        if hasattr(module, name)
+    }
 
 
 def _place(line: str) -> tuple[str, dict[str, object]]:
     place, *names = line.split()
-    module = import_module(place)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        module = import_module(place)
     return place, {name: _described(name, getattr(module, name)) for name in names}
 
 
@@ -180,16 +190,20 @@ def _fields(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def _call(value: Callable[..., object]) -> str:
-    """``(url, *, create=, **more)``: names, kinds, and what may be left out."""
+    """``(url, *, create=, **more)``: names, kinds, and what may be left out.
+
+    A parameter that was renamed stands under its old name, which goes on working.
+    """
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return "(?)"
     word = "async " if inspect.iscoroutinefunction(value) else ""
-    return f"{word}({', '.join(_parameters(signature))})"
+    old_names = {new: old for old, new in getattr(value, RENAMED, {}).items()}
+    return f"{word}({', '.join(_parameters(signature, old_names))})"
 
 
-def _parameters(signature: inspect.Signature) -> Iterator[str]:
+def _parameters(signature: inspect.Signature, old_names: Mapping[str, str]) -> Iterator[str]:
     starred = False
     for each in signature.parameters.values():
         starred |= each.kind is each.VAR_POSITIONAL
@@ -199,4 +213,5 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
         stars = "*" if each.kind is each.VAR_POSITIONAL else ""
         stars = "**" if each.kind is each.VAR_KEYWORD else stars
         only_by_place = "/" if each.kind is each.POSITIONAL_ONLY else ""
-        yield f"{stars}{each.name}{only_by_place}{'' if each.default is each.empty else '='}"
+        name = old_names.get(each.name, each.name)
+        yield f"{stars}{name}{only_by_place}{'' if each.default is each.empty else '='}"

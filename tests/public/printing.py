@@ -23,9 +23,9 @@ from public.stored import Inventory
 from segments.damaged_disks import Victim as DiskVictim
 from segments.damaged_disks import an_entry
 from soak.described import record
-from stratalog.objectlog.sinking import link_staged
-from stratalog.objectlog.stage import Stage
-from stratalog.objectlog.staging import Batch, Staging
+from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.load.bulk_commit import link_staged
+from stratalog.objectlog.load.bulk_upload import Batch, Staging
 
 AT_ONCE = ("--interval", "0")
 CORRUPT = 13
