@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
+from simulation.planting import plant
 from stratalog.indexset import INDEX_MAX, IndexSet
 from stratalog.segments import disk, opening
 from stratalog.segments.format.entries import Entries, Heads
@@ -38,7 +38,7 @@ def acknowledge_before_the_sync() -> Iterator[None]:
         current.position += current.file.write_at(current.position, *parts)
         self.next_batch += 1
 
-    with patch.object(Wal, "_write_one", hasty):
+    with plant(Wal, "_write_one", hasty):
         yield
 
 
@@ -50,7 +50,7 @@ def above(_: IndexSet, checkpoint: int) -> IndexSet:
 @contextmanager
 def flush_forgets_what_lives() -> Iterator[None]:
     """Only what lies above the checkpoint is flushed."""
-    with patch.object(flushing, "needed", above):
+    with plant(flushing, "needed", above):
         yield
 
 
@@ -61,7 +61,7 @@ def compaction_drops_a_live_entry() -> Iterator[None]:
     def careless(live: IndexSet, checkpoint: int) -> IndexSet:
         return needed(live.floor((live.first or 0) + 1), checkpoint)
 
-    with patch.object(compacting, "needed", careless):
+    with plant(compacting, "needed", careless):
         yield
 
 
@@ -82,7 +82,7 @@ def delete_the_wal_file_first(
 @contextmanager
 def wal_file_deleted_early() -> Iterator[None]:
     """It goes when the segments are written, not when the journal says so."""
-    with patch.object(SegmentWriter, "_write", delete_the_wal_file_first):
+    with plant(SegmentWriter, "_write", delete_the_wal_file_first):
         yield
 
 
@@ -97,8 +97,8 @@ def absence_as_commit_point() -> Iterator[None]:
         return dataclasses.replace(found, layout=present(files, found.layout))
 
     with (
-        patch.object(SegmentWriter, "_write", delete_the_wal_file_first),
-        patch.object(opening, "replay_journal", forgiving),
+        plant(SegmentWriter, "_write", delete_the_wal_file_first),
+        plant(opening, "replay_journal", forgiving),
     ):
         yield
 
@@ -124,7 +124,7 @@ def checksum_skipped() -> Iterator[None]:
     def trusting(heads: Heads, payloads: Sequence[bytes], _: str) -> Entries:
         return Entries(heads, payloads)
 
-    with patch.object(Entries, "checked", trusting):
+    with plant(Entries, "checked", trusting):
         yield
 
 
@@ -132,8 +132,8 @@ def checksum_skipped() -> Iterator[None]:
 def epoch_ignored_on_overwrite() -> Iterator[None]:
     """What a newer epoch overwrites stays in the tables and files before it."""
     with (
-        patch.object(Memtable, "cut", lambda _self, _after: None),
-        patch.object(Partition, "_cut_files", lambda _self, _after: None),
+        plant(Memtable, "cut", lambda _self, _after: None),
+        plant(Partition, "_cut_files", lambda _self, _after: None),
     ):
         yield
 
@@ -141,5 +141,5 @@ def epoch_ignored_on_overwrite() -> Iterator[None]:
 @contextmanager
 def found_is_taken_for_durable() -> Iterator[None]:
     """Opening builds on what a killed process may have left unsynced."""
-    with patch.object(disk, "make_durable", lambda *_: None):
+    with plant(disk, "make_durable", lambda *_: None):
         yield

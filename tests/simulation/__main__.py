@@ -1,9 +1,13 @@
-"""`./dev sim --seeds N --seed S`: run scenarios; `--soak`: new seeds until stopped."""
+"""`./dev sim --seeds N --seed S`: run scenarios; `--soak`: new seeds until stopped.
+
+`--plants`: which seed finds each bug that was put in on purpose.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 import time
 import traceback
@@ -11,6 +15,8 @@ import traceback
 from rich.console import Console
 
 from simulation import branching, compacting, herding, keeping, node_disk, scenario, sinking
+from simulation.planting import DeadPlant, Unnoticed
+from simulation.plants import BEDS
 
 SCENARIOS = {
     "writing": scenario.run_seed,
@@ -22,6 +28,8 @@ SCENARIOS = {
     "disk": node_disk.run_seed,
 }
 
+PLANT_LINE = "{scenario:<12}{plant:<50}{seed!s:>5}  {by}"
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev sim", description=__doc__)
@@ -32,7 +40,13 @@ def main() -> int:
     )
     parser.add_argument("--soak", action="store_true", help="go on until stopped")
     parser.add_argument("--minutes", type=float, default=None, help="stop a soak after so long")
+    parser.add_argument(
+        "--plants", action="store_true", help="which seed finds each bug that is put in on purpose"
+    )
+    parser.add_argument("--json", action="store_true", help="the plants as one object a line")
     options = parser.parse_args()
+    if options.plants:
+        return show_plants(options.scenario, as_json=options.json)
     chosen = [*SCENARIOS] if options.scenario == "all" else [options.scenario]
     console = Console(stderr=True)
     started = time.monotonic()
@@ -64,6 +78,21 @@ def main() -> int:
         pass
     print(f"{done} seeds of {', '.join(chosen)} passed in {time.monotonic() - started:.1f} s")
     return 0
+
+
+def show_plants(scenario: str, *, as_json: bool) -> int:
+    """A line for each plant: its scenario, the seed that finds it, and by which error."""
+    missed = 0
+    for bed in BEDS if scenario == "all" else [bed for bed in BEDS if bed.scenario == scenario]:
+        for plant in bed.plants:
+            facts: dict[str, object] = {"scenario": bed.scenario, "plant": plant.__name__}
+            try:
+                facts |= bed.found(plant)._asdict()
+            except (DeadPlant, Unnoticed) as error:
+                missed += 1
+                facts |= {"seed": None, "by": str(error)}
+            print(json.dumps(facts) if as_json else PLANT_LINE.format(**facts), flush=True)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from unittest.mock import patch
 
 import msgspec
 
+from simulation.planting import plant
 from stratalog.errors import Exists, StratalogError, Unknown
 from stratalog.objectlog.append import committer as committer_module
 from stratalog.objectlog.append import fold_task as roller_module
@@ -41,7 +41,7 @@ def acknowledge_before_the_manifest() -> Iterator[None]:
                 offset += len(submission.bodies)
         await commit(self, group)
 
-    with patch.object(Sender, "_commit", hasty):
+    with plant(Sender, "_commit", hasty):
         yield
 
 
@@ -62,7 +62,7 @@ def ignore_a_lost_swap() -> Iterator[None]:
             return Landed(settled.current.etag)
         return settled
 
-    with patch.object(committer_module, "swap", trusting):
+    with plant(committer_module, "swap", trusting):
         yield
 
 
@@ -92,9 +92,9 @@ def believe_exists() -> Iterator[None]:
         return await gullible(store, new_path, await runtime.compute(make), patience)
 
     with (
-        patch.object(uploader_module, "put_once", gullible),
-        patch.object(uploader_module, "put_made_once", gullible_made),
-        patch.object(roller_module, "put_once", gullible),
+        plant(uploader_module, "put_once", gullible),
+        plant(uploader_module, "put_made_once", gullible_made),
+        plant(roller_module, "put_once", gullible),
     ):
         yield
 
@@ -106,7 +106,7 @@ def reuse_a_name() -> Iterator[None]:
     def by_number(seq_no: int, _incarnation: str, _upload: int) -> str:
         return f"log/Bucket={0:016x}/FragmentSeqNo={seq_no:016x}.parquet"
 
-    with patch.object(names_module, "fragment_path", by_number):
+    with plant(names_module, "fragment_path", by_number):
         yield
 
 
@@ -157,9 +157,9 @@ def link_out_of_order() -> Iterator[None]:
             self._tell_if_idle()
 
     with (
-        patch.object(Sender, "_commit_ready", commit_any),
-        patch.object(Sender, "_take", take),
-        patch.object(committer_module, "link", linked_anyhow),
+        plant(Sender, "_commit_ready", commit_any),
+        plant(Sender, "_take", take),
+        plant(committer_module, "link", linked_anyhow),
     ):
         yield
 
@@ -178,7 +178,7 @@ def forget_to_rebase() -> Iterator[None]:
             self.manifest = mine
         return outcome
 
-    with patch.object(Committer, "_after_refusal", stubborn):
+    with plant(Committer, "_after_refusal", stubborn):
         yield
 
 
@@ -203,8 +203,8 @@ def double_on_retry() -> Iterator[None]:
         return Verdict.DID_NOT
 
     with (
-        patch.object(committer_module, "swap", hasty),
-        patch.object(committer_module, "judge", never),
+        plant(committer_module, "swap", hasty),
+        plant(committer_module, "judge", never),
     ):
         yield
 
@@ -220,7 +220,7 @@ def drop_linked() -> Iterator[None]:
             link(manifest, fragments, inc, writer, write_id), linked=manifest.linked
         )
 
-    with patch.object(committer_module, "link", without):
+    with plant(committer_module, "link", without):
         yield
 
 
@@ -237,7 +237,7 @@ def ignore_the_sweep_epoch() -> Iterator[None]:
             outcome = await commit(self, [Upload(each.fragment, epoch) for each in uploads])
         return outcome
 
-    with patch.object(Committer, "commit", careless):
+    with plant(Committer, "commit", careless):
         yield
 
 
@@ -270,8 +270,8 @@ def settle_without_another_swap() -> Iterator[None]:
 
     after_refusal = Committer._after_refusal
     with (
-        patch.object(committer_module, "swap", impatient),
-        patch.object(Committer, "_after_refusal", give_up),
+        plant(committer_module, "swap", impatient),
+        plant(Committer, "_after_refusal", give_up),
     ):
         yield
 

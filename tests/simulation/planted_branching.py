@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from unittest.mock import patch
 
 import msgspec
 
 from simulation import branching
+from simulation.planting import plant
 from stratalog.objectlog.append.committer import Committer, Outcome
 from stratalog.objectlog.branch import destroy_log as destroy_module
 from stratalog.objectlog.branch.fork_log import _Forking
@@ -45,7 +45,7 @@ def seal_ignored_on_rebase() -> Iterator[None]:
         self.manifest = msgspec.structs.replace(self.manifest, seal=None)
         return outcome
 
-    with patch.object(Committer, "_after_refusal", blind):
+    with plant(Committer, "_after_refusal", blind):
         yield
 
 
@@ -67,7 +67,7 @@ def two_successors() -> Iterator[None]:
 
         return await amend(self._store, change, Patience(self._runtime, SEAL_TIMEOUT_S))
 
-    with patch.object(Sealer, "_sealed", renamed):
+    with plant(Sealer, "_sealed", renamed):
         yield
 
 
@@ -78,7 +78,7 @@ def pin_without_looking_again() -> Iterator[None]:
     async def trusting(_self: PinStore, pin: Pin) -> Pin:
         return pin
 
-    with patch.object(PinStore, "_confirm", trusting):
+    with plant(PinStore, "_confirm", trusting):
         yield
 
 
@@ -95,8 +95,8 @@ def pin_that_only_moves_the_cut() -> Iterator[None]:
         return [], [pin for pin in await self.list_all() if pin._stored.released]
 
     with (
-        patch.object(Collector, "preview", cut_lower),
-        patch.object(PinStore, "sort_out", not_held),
+        plant(Collector, "preview", cut_lower),
+        plant(PinStore, "sort_out", not_held),
     ):
         yield
 
@@ -118,7 +118,7 @@ def fork_opened_before_its_pin() -> Iterator[None]:
         return found
 
     open_ = _Forking._open
-    with patch.object(_Forking, "_held", linked), patch.object(_Forking, "_open", opened):
+    with plant(_Forking, "_held", linked), plant(_Forking, "_open", opened):
         yield
 
 
@@ -133,8 +133,8 @@ def orphaned_pin_removed_too_early() -> Iterator[None]:
         await abort_fork(target, runtime=runtime)
 
     with (
-        patch.object(branching, "abort_fork", hasty),
-        patch.object(destroy_module, "abort_fork", hasty),
+        plant(branching, "abort_fork", hasty),
+        plant(destroy_module, "abort_fork", hasty),
     ):
         yield
 
@@ -146,7 +146,7 @@ def source_destroyed_under_a_fork() -> Iterator[None]:
     async def ruthless(_self: object) -> None:
         """Nobody is asked."""
 
-    with patch.object(destroy_module._Destruction, "_refuse_pins", ruthless):
+    with plant(destroy_module._Destruction, "_refuse_pins", ruthless):
         yield
 
 
@@ -160,7 +160,7 @@ def expiry_trusted_for_safety() -> Iterator[None]:
         held = [p for p in pins if not p._stored.released and not p._stored.is_past(now_us)]
         return held, [pin for pin in pins if pin._stored.released]
 
-    with patch.object(PinStore, "sort_out", by_the_clock):
+    with plant(PinStore, "sort_out", by_the_clock):
         yield
 
 
@@ -172,10 +172,10 @@ def fork_detached_while_it_is_pinned() -> Iterator[None]:
         return []
 
     async def careless(store: Store, *, runtime: Runtime) -> bool:
-        with patch.object(PinStore, "list_all", nobody):
+        with plant(PinStore, "list_all", nobody):
             return await detach_fork(store, runtime=runtime)
 
-    with patch.object(collector_module, "detach_fork", careless):
+    with plant(collector_module, "detach_fork", careless):
         yield
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
+from simulation.planting import plant
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection.collector import Collector
@@ -58,7 +58,7 @@ def drop_a_live_record() -> Iterator[None]:
         fewer = live - IndexSet.of([kept.rows.column(0)[-1].as_py()])
         return _divide(self, fewer)
 
-    with patch.object(Survivors, "divide", careless):
+    with plant(Survivors, "divide", careless):
         yield
 
 
@@ -84,7 +84,7 @@ def balance_by_subtraction() -> Iterator[None]:
         hidden = Subtracted(dead.rows, dead.item_offsets, dead.item_times_us, difference)
         return fewer, hidden
 
-    with patch.object(Survivors, "divide", losing):
+    with plant(Survivors, "divide", losing):
         yield
 
 
@@ -99,10 +99,10 @@ def replace_what_a_pin_holds() -> Iterator[None]:
     async def ruthless(
         self: Collector, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnProgress
     ) -> Removed:
-        with patch.object(self._pins, "sort_out", nobody):
+        with plant(self._pins, "sort_out", nobody):
             return await delete(self, plan, manifest, etag, on_progress)
 
-    with patch.object(Collector, "_delete_compacted", ruthless):
+    with plant(Collector, "_delete_compacted", ruthless):
         yield
 
 
@@ -117,8 +117,8 @@ def commit_on_a_stale_tree() -> Iterator[None]:
         return PlanState.LIVE if is_late else found
 
     with (
-        patch.object(Garbage, "state", hopeful),
-        patch.object(collector_module, "check_compaction", _content),
+        plant(Garbage, "state", hopeful),
+        plant(collector_module, "check_compaction", _content),
     ):
         yield
 
@@ -139,8 +139,8 @@ def compact_the_newest_fragment() -> Iterator[None]:
         return found
 
     with (
-        patch.object(Compactor, "_candidates", greedy),
-        patch.object(collector_module, "check_compaction", _content),
+        plant(Compactor, "_candidates", greedy),
+        plant(collector_module, "check_compaction", _content),
     ):
         yield
 
@@ -159,8 +159,8 @@ def merge_equal_sums_under_one_name() -> Iterator[None]:
         return compacted_path(first, last, "0" * 12, 1)
 
     with (
-        patch.object(UploadNames, "snapshot", by_sum),
-        patch.object(UploadNames, "compacted", by_range),
+        plant(UploadNames, "snapshot", by_sum),
+        plant(UploadNames, "compacted", by_range),
     ):
         yield
 
@@ -172,7 +172,7 @@ def certify_what_others_hold() -> Iterator[None]:
     def careless(*_: object) -> tuple[str, ...]:
         return ()
 
-    with patch.object(erasing_module, "_reasons", careless):
+    with plant(erasing_module, "_reasons", careless):
         yield
 
 
@@ -185,7 +185,7 @@ def certify_beside_a_compaction() -> Iterator[None]:
     async def alone(self: Eraser, wanted: IndexSet) -> Any:
         return replace(await tidy(self, wanted), stages=())
 
-    with patch.object(Eraser, "_tidy", alone):
+    with plant(Eraser, "_tidy", alone):
         yield
 
 
@@ -196,7 +196,7 @@ def read_on_from_the_old_place() -> Iterator[None]:
     def whole(batch: pa.RecordBatch, fragment: Fragment, window: Window) -> pa.RecordBatch:
         return batch if fragment.is_sparse else cut(batch, fragment, window)
 
-    with patch.object(reader_module, "cut", whole):
+    with plant(reader_module, "cut", whole):
         yield
 
 

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
+from simulation.planting import plant
 from stratalog.errors import StratalogError
 from stratalog.herd import mark as mark_module
 from stratalog.herd import rollup as rollup_module
@@ -33,7 +33,7 @@ def mark_not_waited_for() -> Iterator[None]:
         marking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await storing
 
-    with patch.object(uploader_module, "_both", hasty):
+    with plant(uploader_module, "_both", hasty):
         yield
 
 
@@ -48,7 +48,7 @@ def failed_mark_ignored() -> Iterator[None]:
         except StratalogError:
             return
 
-    with patch.object(Marker, "mark", careless):
+    with plant(Marker, "mark", careless):
         yield
 
 
@@ -62,7 +62,7 @@ def cursors_moved_before_the_marks_are_put_back() -> Iterator[None]:
             await self._move(each)
             yield each
 
-    with patch.object(_RollUp, "_taken", early):
+    with plant(_RollUp, "_taken", early):
         yield
 
 
@@ -74,7 +74,7 @@ def marks_of_the_unlinked_dropped_without_the_epoch() -> Iterator[None]:
         del sweep_epoch
         return compacted_upto >= self.end or compacted_upto >= tail
 
-    with patch.object(Mark, "may_go", hasty):
+    with plant(Mark, "may_go", hasty):
         yield
 
 
@@ -88,14 +88,14 @@ def unreadable_log_loses_its_mark() -> Iterator[None]:
         except StratalogError:
             return _Looked()
 
-    with patch.object(_RollUp, "_look", hasty):
+    with plant(_RollUp, "_look", hasty):
         yield
 
 
 @contextmanager
 def only_the_first_dirty_log_is_read() -> Iterator[None]:
     """What a server wrote into its second one is overlooked."""
-    with patch.object(rollup_module, "SIDES", SIDES[:1]):
+    with plant(rollup_module, "SIDES", SIDES[:1]):
         yield
 
 
@@ -109,7 +109,7 @@ def cursor_moved_past_what_was_read() -> Iterator[None]:
             self, rollup_module._Taken(taken.store, taken.marks, taken.cursor, taken.limit + 1)
         )
 
-    with patch.object(_RollUp, "_move", too_far):
+    with plant(_RollUp, "_move", too_far):
         yield
 
 
@@ -122,7 +122,7 @@ def several_marks_become_the_lowest() -> Iterator[None]:
         end = min(each.end for each in several)
         return msgspec.structs.replace(mark_module.together(several), end=end)
 
-    with patch.object(rollup_module, "together", lowest):
+    with plant(rollup_module, "together", lowest):
         yield
 
 

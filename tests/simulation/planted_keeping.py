@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from unittest.mock import patch
 
+from simulation.planting import plant
 from stratalog.errors import NotFound
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection import sweep_log as sweep_module
@@ -42,7 +42,7 @@ def delete_before_publishing() -> Iterator[None]:
         await removal.remove(plan.dropped, plan.snapshots_to_replace)
         return await publish(self, plan, manifest)
 
-    with patch.object(Collector, "_publish", hasty):
+    with plant(Collector, "_publish", hasty):
         yield
 
 
@@ -55,7 +55,7 @@ def sweep_without_the_epoch() -> Iterator[None]:
     ) -> Manifest:
         return (await load_manifest(store))[0]
 
-    with patch.object(sweep_module, "raise_epoch", unchanged):
+    with plant(sweep_module, "raise_epoch", unchanged):
         yield
 
 
@@ -66,7 +66,7 @@ def cursor_without_looking_again() -> Iterator[None]:
     async def trusting(self: CursorStore, cursor: Cursor, _before: Cursor | None) -> Cursor:
         return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
 
-    with patch.object(CursorStore, "_confirmed", trusting):
+    with plant(CursorStore, "_confirmed", trusting):
         yield
 
 
@@ -79,10 +79,10 @@ def cursors_not_listed_again() -> Iterator[None]:
         return []
 
     async def hasty(self: Collector, plan: Garbage, manifest: Manifest) -> Manifest:
-        with patch.object(self._cursors, "list", nobody):
+        with plant(self._cursors, "list", nobody):
             return await publish(self, plan, manifest)
 
-    with patch.object(Collector, "_publish", hasty):
+    with plant(Collector, "_publish", hasty):
         yield
 
 
@@ -97,7 +97,7 @@ def two_collectors_at_once() -> Iterator[None]:
             await self._install(plan, etag)
         return plan
 
-    with patch.object(Collector, "compute", ruthless):
+    with plant(Collector, "compute", ruthless):
         yield
 
 
@@ -109,7 +109,7 @@ def constant_empty_plan() -> Iterator[None]:
     def same(_writer: str, _write_id: str) -> Garbage:
         return constant
 
-    with patch.object(Garbage, "empty", same):
+    with plant(Garbage, "empty", same):
         yield
 
 
@@ -134,7 +134,7 @@ def rebase_that_drops_a_fragment() -> Iterator[None]:
                 raise NotFound("the log is gone", path=MANIFEST_PATH)
             etag = settled.current.etag
 
-    with patch.object(collector_module, "amend", stubborn):
+    with plant(collector_module, "amend", stubborn):
         yield
 
 
@@ -187,8 +187,8 @@ def collected_by_subtraction() -> Iterator[None]:
         """The verifier finds the same sum by the same way, and so nothing."""
 
     with (
-        patch.object(planning_module, "trim", losing),
-        patch.object(collector_module, "check_plan", content),
+        plant(planning_module, "trim", losing),
+        plant(collector_module, "check_plan", content),
     ):
         yield
 
@@ -202,7 +202,7 @@ def cancel_without_the_epoch() -> Iterator[None]:
         if plan is not None and not plan.is_empty:
             await self._empty(plan)
 
-    with patch.object(Collector, "cancel", forgetful):
+    with plant(Collector, "cancel", forgetful):
         yield
 
 
@@ -213,7 +213,7 @@ def going_back_forgets_what_was_held() -> Iterator[None]:
     def nothing(_cursor: Cursor, _offset: int) -> int | None:
         return None
 
-    with patch.object(cursor_module, "_still_held", nothing):
+    with plant(cursor_module, "_still_held", nothing):
         yield
 
 
@@ -225,7 +225,7 @@ def roll_up_behind_something_shallower() -> Iterator[None]:
     def deepest(_entry: Entry) -> int:
         return sys.maxsize
 
-    with patch.object(rollup_module, "depth_of", deepest):
+    with plant(rollup_module, "depth_of", deepest):
         yield
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
+from simulation.planting import plant
 from stratalog.objectlog.holds import upload_guard as stage_module
 from stratalog.objectlog.holds.upload_guard import StoredStage, load_stage
 from stratalog.objectlog.load import bulk_commit as sinking_module
@@ -27,7 +27,7 @@ from stratalog.store.cas import Patience
 @contextmanager
 def repeated_batch_not_recognised() -> Iterator[None]:
     """Nobody looks whether a batch is in the log."""
-    with patch.object(sinking_module, "is_linked", lambda manifest, batch: False):
+    with plant(sinking_module, "is_linked", lambda manifest, batch: False):
         yield
 
 
@@ -53,7 +53,7 @@ def batch_noted_by_a_second_put() -> Iterator[None]:
         await amend(self._reads, note, Patience(self._runtime, self._timeout_s))
         return linked
 
-    with patch.object(_Linking, "run", in_two_steps):
+    with plant(_Linking, "run", in_two_steps):
         yield
 
 
@@ -64,7 +64,7 @@ def older_batch_noted() -> Iterator[None]:
     def is_last(manifest: Manifest, batch: Any) -> bool:
         return bool((manifest.sinks or {}).get(batch.query) == batch.number)
 
-    with patch.object(sinking_module, "is_linked", is_last):
+    with plant(sinking_module, "is_linked", is_last):
         yield
 
 
@@ -75,7 +75,7 @@ def stages_not_looked_up() -> Iterator[None]:
     async def nothing(self: _Linking, manifest: Manifest) -> None:
         return None
 
-    with patch.object(_Linking, "_check_stages", nothing):
+    with plant(_Linking, "_check_stages", nothing):
         yield
 
 
@@ -93,7 +93,7 @@ def stages_looked_up_before_the_manifest_is_read() -> Iterator[None]:
     async def nothing(self: _Linking, manifest: Manifest) -> None:
         return None
 
-    with patch.object(_Linking, "run", early), patch.object(_Linking, "_check_stages", nothing):
+    with plant(_Linking, "run", early), plant(_Linking, "_check_stages", nothing):
         yield
 
 
@@ -106,7 +106,7 @@ def revoked_stage_taken_for_live() -> Iterator[None]:
         stored, etag = await load(store, incarnation)
         return msgspec.structs.replace(stored, state="live"), etag
 
-    with patch.object(sinking_module, "load_stage", hopeful):
+    with plant(sinking_module, "load_stage", hopeful):
         yield
 
 
@@ -123,8 +123,8 @@ def stage_over_before_its_batch_is_linked() -> Iterator[None]:
         return None
 
     with (
-        patch.object(stage_module.StoredStage, "is_over", early),
-        patch.object(_Linking, "_check_stages", unnoticed),
+        plant(stage_module.StoredStage, "is_over", early),
+        plant(_Linking, "_check_stages", unnoticed),
     ):
         yield
 
@@ -132,7 +132,7 @@ def stage_over_before_its_batch_is_linked() -> Iterator[None]:
 @contextmanager
 def lost_answer_taken_for_a_refusal() -> Iterator[None]:
     """A put that landed without an answer is sent again, at other positions."""
-    with patch.object(sinking_module, "judge", lambda *_: Verdict.DID_NOT):
+    with plant(sinking_module, "judge", lambda *_: Verdict.DID_NOT):
         yield
 
 
@@ -146,7 +146,7 @@ def partitions_in_the_order_of_their_names() -> Iterator[None]:
     ) -> list[Fragment]:
         return placed(sorted(staged, key=lambda each: each.path), manifest, now_us)
 
-    with patch.object(sinking_module, "placed", sorted_first):
+    with plant(sinking_module, "placed", sorted_first):
         yield
 
 
@@ -167,7 +167,7 @@ def time_of_the_driver_alone() -> Iterator[None]:
             for each in placed(staged, manifest, now_us)
         ]
 
-    with patch.object(sinking_module, "placed", by_its_clock):
+    with plant(sinking_module, "placed", by_its_clock):
         yield
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -19,22 +17,12 @@ from simulation import (
     herding,
     keeping,
     node_disk,
-    planted,
-    planted_branching,
-    planted_compacting,
-    planted_herding,
-    planted_keeping,
-    planted_sinking,
     scenario,
     sinking,
 )
-from simulation.promises import PromiseBroken
-from stratalog.errors import Corrupt
-from stratalog.testing import HistoryViolation, SimulationError
+from simulation.planting import Plant
+from simulation.plants import BRANCHING, COMPACTING, HERDING, KEEPING, SINKING, WRITING
 
-Plant = Callable[[], AbstractContextManager[None]]
-
-NOTICED = (HistoryViolation, PromiseBroken, SimulationError, Corrupt, AssertionError)
 SEEDS = 2_000
 SEEDS_HERDING = 500
 SEEDS_SINKING = 500
@@ -48,12 +36,7 @@ SCENARIOS = (
     "sinking",
     "node_disk",
 )
-PLANTED_SEEDS_HERDING = 1_000
 SEEDS_PER_TEST = 50
-PLANTED_SEEDS = 400
-PLANTED_SEEDS_KEEPING = 1_000
-PLANTED_SEEDS_COMPACTING = 1_000
-"""More, because some need two collections and a cursor to meet in one moment."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
@@ -98,34 +81,34 @@ def test_a_disk_keeps_what_it_promised_under_fire(first: int) -> None:
         node_disk.run_seed(seed)
 
 
-@pytest.mark.parametrize("plant", planted.PLANTED, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", WRITING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug(plant: Plant) -> None:
-    assert_found(plant, scenario.run_seed, PLANTED_SEEDS)
+    WRITING.found(plant)
 
 
-@pytest.mark.parametrize("plant", planted_keeping.PLANTED, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", KEEPING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_keeping(plant: Plant) -> None:
-    assert_found(plant, keeping.run_seed, PLANTED_SEEDS_KEEPING)
+    KEEPING.found(plant)
 
 
-@pytest.mark.parametrize("plant", planted_branching.PLANTED, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", BRANCHING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_branching(plant: Plant) -> None:
-    assert_found(plant, branching.run_seed, PLANTED_SEEDS)
+    BRANCHING.found(plant)
 
 
-@pytest.mark.parametrize("plant", planted_compacting.PLANTED, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", COMPACTING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_compacting(plant: Plant) -> None:
-    assert_found(plant, compacting.run_seed, PLANTED_SEEDS_COMPACTING)
+    COMPACTING.found(plant)
 
 
-@pytest.mark.parametrize("plant", planted_herding.PLANTED, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", HERDING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_herding(plant: Plant) -> None:
-    assert_found(plant, herding.run_seed, PLANTED_SEEDS_HERDING)
+    HERDING.found(plant)
 
 
-@pytest.mark.parametrize("plant", planted_sinking.PLANTED, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", SINKING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_sinking(plant: Plant) -> None:
-    assert_found(plant, sinking.run_seed, PLANTED_SEEDS)
+    SINKING.found(plant)
 
 
 @pytest.mark.parametrize("module", SCENARIOS)
@@ -153,13 +136,3 @@ def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
         )
         traces.add(outcome.stdout)
     assert traces == {f"{run_seed(7)} {run_seed(8)}\n"}
-
-
-def assert_found(plant: Plant, run_seed: Callable[[int], str], seeds: int) -> None:
-    with plant():
-        for seed in range(seeds):
-            try:
-                run_seed(seed)
-            except NOTICED:
-                return
-    pytest.fail(f"{plant.__name__} went unnoticed in {seeds} seeds")
