@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from typer.testing import CliRunner, Result
 
+import signals
 import stratalog as sl
 from stratalog.cli.app import app
 
@@ -38,10 +39,10 @@ def error_json(*args: str, code: int, input: bytes | None = None) -> Any:
     return json.loads(call(*args, "--json", code=code, input=input).stderr)
 
 
-def start(*args: str, **options: Any) -> subprocess.Popen[bytes]:
-    """Start the program as a process of its own."""
+def start(*args: str, **options: Any) -> signals.Program:
+    """Start the program as a process of its own, which heeds Ctrl-C however the run was started."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*PROGRAM, *args], **{**pipes, **options})
+    return signals.Program([*PROGRAM, *args], **{**pipes, **options})
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

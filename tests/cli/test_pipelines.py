@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import signals
 import stratalog as sl
 from cli.calls import TIMEOUT_S, call, call_json, error_json, run
 from pipeline.test_report import made
@@ -211,15 +212,16 @@ def call_all(tmp_path: Path, *calls: list[str]) -> Iterator[tuple[int, str, str]
     """
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "calls.json").write_text(json.dumps([["pipeline", *each] for each in calls]))
-    done = subprocess.run(
-        [sys.executable, tmp_path / "program.py", tmp_path / "calls.json"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (HERE.parent, SOURCES)))},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=2 * TIMEOUT_S,
-    )
+    with signals.default_signals():
+        done = subprocess.run(
+            [sys.executable, tmp_path / "program.py", tmp_path / "calls.json"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (HERE.parent, SOURCES)))},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=2 * TIMEOUT_S,
+        )
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
         if line.startswith("CALLED "):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyspark
 
+import signals
 from jvm import SHORT_LIVED
 from stratalog.pipeline.spark.java import find_java
 
@@ -76,7 +77,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """One process of the cluster. The executors of a worker are in the same group as it is."""
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
+        process = signals.Program(
             [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
             cwd=folder,
             env=_environment(folder),

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+import signals
 from jvm import SHORT_LIVED
+from s3_server import FOLDER_VARIABLE
 from stratalog.errors import Invalid, Unavailable
 from stratalog.pipeline.session import open_session, told_by_jvm
 from stratalog.pipeline.spark.java import find_java
@@ -296,7 +298,7 @@ print(json.dumps(told))
 
 
 def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    kept = ("PATH", "HOME", "LANG")
+    kept = ("PATH", "HOME", "LANG", FOLDER_VARIABLE)
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     (folder / "here").mkdir()
     (folder / "tmp").mkdir()
@@ -409,5 +411,6 @@ def test_who_interrupts_a_job_is_not_shown_how_py4j_was_interrupted(tmp_path: Pa
         "    except KeyboardInterrupt:\n"
         "        print('stopped')\n"
     )
-    done = run(program, tmp_path)
+    with signals.default_signals():
+        done = run(program, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")

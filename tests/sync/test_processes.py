@@ -245,6 +245,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_append(tmp_path: Path) -> None:
                 return await self.inner.put_if_absent(path, data)
 
         import asyncio
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
         gate = threading.Event()
         log = sync.LogWriter.open(Slow(open_store(sys.argv[1])), create=True)
         try:
