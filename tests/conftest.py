@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import worker_deaths
 from jvm import SHORT_LIVED
-from s3_server import S3Server, begin_run, end_run, shared_server
+from s3_server import S3Server, begin_run, end_run, run_folder, shared_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,8 @@ _OWNS_RUN = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_OWNS_RUN] = begin_run()
+    config.stash[_OWNS_RUN] = owner = begin_run()
+    worker_deaths.register(config, run_folder(), owner=owner)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -2,8 +2,8 @@
 
 Whoever needs it first starts it, under a file lock in the run's folder. The process that began the
 run (pytest itself, or the controller of pytest-xdist) outlives all workers, also those that crash,
-and stops it at the end. A run that was killed leaves a folder behind; the next run finds it, sees
-that its owner is dead, and stops that server by its process id.
+and stops it at the end, with whatever else the run left running. A run that was killed leaves a
+folder behind; the next run finds it, sees that its owner is dead, and ends what belongs to it.
 
 What the processes of a run put aside (sockets, Spark's scratch folders) goes to that folder too.
 Only what pytest keeps for people, the ``tmp_path`` of tests, stays where it would be anyway.
@@ -27,6 +27,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from strays import end_strays
 
 FOLDER_VARIABLE = "STRATALOG_TEST_S3_FOLDER"
 FOLDER_PREFIX = "stratalog-s3-"
@@ -78,15 +80,20 @@ def begin_run() -> bool:
     return True
 
 
+def run_folder() -> Path:
+    """The folder of the run that this process takes part in."""
+    return Path(os.environ[FOLDER_VARIABLE])
+
+
 def end_run() -> None:
-    """Stop the server, if one was started, and remove the folder. For the owner only."""
+    """End what the run left running, also the server, and remove the folder. For the owner only."""
     tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]
     _stop(Path(os.environ.pop(FOLDER_VARIABLE)))
 
 
 def shared_server() -> S3Server:
     """The run's server, started by the first who asks."""
-    folder = Path(os.environ[FOLDER_VARIABLE])
+    folder = run_folder()
     with _lock(folder):
         record = folder / "server.json"
         if record.exists():
@@ -190,6 +197,7 @@ def _stop(folder: Path) -> None:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, 0)
             _remove_sockets(server)
+    end_strays(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
