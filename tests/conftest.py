@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TESTS = Path(__file__).parent
+OF_THE_CALLER = (
+    # How Rich, Typer and Click draw.
+    *("COLUMNS", "LINES", "TERMINAL_WIDTH", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLORTERM"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE", "CI", "GITHUB_ACTIONS"),
+    # Which Spark, and where.
+    *("MASTER", "SPARK_REMOTE", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DRIVER_MEMORY"),
+)
 _OWNS_RUN = pytest.StashKey[bool]()
 
 
@@ -72,6 +79,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environment_of_no_caller() -> Iterator[None]:
+    """Programs and libraries do not see how the run was started.
+
+    Tests that are about such a variable set it. Servers of the run are here, not behind a proxy.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in OF_THE_CALLER:
+            patch.delenv(name, raising=False)
+        patch.setenv("TERM", "xterm")
+        for name in ("NO_PROXY", "no_proxy"):
+            others = os.environ.get(name)
+            patch.setenv(name, ",".join([*([others] if others else []), "127.0.0.1", "localhost"]))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
