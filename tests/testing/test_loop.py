@@ -152,7 +152,7 @@ def test_a_task_that_was_never_started_leaves_no_warning() -> None:
             asyncio.create_task(work())  # noqa: RUF006 - nobody keeps it, on purpose
 
     with pytest.raises(LimitExceeded):
-        simulate(main, 1, steps_max=2)
+        simulate(main, 1, steps_max=1)
 
 
 def test_a_task_that_refuses_to_end_is_reported() -> None:

@@ -4,6 +4,9 @@ Production code runs on it unchanged. Nothing waits in reality: when no callback
 clock jumps to the next timer. There are no sockets and no threads; work handed to an executor
 runs inline, some virtual time after it was handed over and some before it is answered.
 
+It is asyncio's own loop with a selector that never waits: it is asked how long nothing will
+happen, and moves the clock instead.
+
 What it promises:
 
 - The same generator and the same code give the same steps in the same order, in any process.
@@ -21,9 +24,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import selectors
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from pathlib import Path
@@ -75,26 +78,46 @@ class SimulatedFuture(asyncio.Future[Any]):
         return self.number
 
 
-class SimulatedLoop(asyncio.BaseEventLoop):
-    """See the module's docstring for what it promises."""
+class Instant(float):
+    """When a timer fires. Of those at one moment the one that was set first is the earlier."""
 
-    # Both are the base class's own: call_soon() fills the one, stop() sets the other.
-    _ready: deque[asyncio.Handle]
-    _stopping: bool
+    number: int
+
+    def __lt__(self, other: float) -> bool:
+        if isinstance(other, Instant) and self == other:
+            return self.number < other.number
+        return float(self) < float(other)
+
+
+class _NeverWaits(selectors.SelectSelector):
+    """Has nothing to report, and passes on how long the loop would wait for it."""
+
+    def __init__(self, on_wait: Callable[[float | None], None]) -> None:
+        super().__init__()
+        self._on_wait = on_wait
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._on_wait(timeout)
+        return []
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """See the module's docstring for what it promises."""
 
     def __init__(
         self, random: Random, *, time_max_s: float = TIME_MAX_S, steps_max: int = STEPS_MAX
     ) -> None:
-        super().__init__()
+        super().__init__(_NeverWaits(self._step))
         self.random = random
         self.steps = 0
         self.time_max_s = time_max_s
         self.steps_max = steps_max
         self._now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[Instant, asyncio.TimerHandle]] = []
         self._timers_set = 0
         self._futures_made = 0
         self._tasks_made = 0
+        self._abandoned: set[int] = set()
         self._owner = threading.get_ident()
 
     def time(self) -> float:
@@ -108,11 +131,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        if self.is_closed():
-            raise RuntimeError("Event loop is closed")
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        instant = Instant(when)
         self._timers_set += 1
-        heapq.heappush(self._timers, (when, self._timers_set, handle))
+        instant.number = self._timers_set
+        handle = super().call_at(instant, callback, *args, context=context)
+        heapq.heappush(self._timers, (instant, handle))
         return handle
 
     def call_soon_threadsafe(
@@ -178,39 +201,40 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         tasks.sort(key=lambda task: task.number)
         return [task for task in tasks if process is None or task.process == process]
 
-    def _run_once(self) -> None:
-        ready = self._ready
-        if not ready and not self._stopping:
-            self._jump()
-        timers = self._timers
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        steps = len(ready)
-        self.steps += steps
+    def abandon(self, tasks: Iterable[SimulatedTask]) -> None:
+        """These tasks will never end. That they are destroyed is not worth a message."""
+        self._abandoned.update(task.number for task in tasks)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        task = context.get("task")
+        if not (isinstance(task, SimulatedTask) and task.number in self._abandoned):
+            super().call_exception_handler(context)
+
+    def _step(self, wait_s: float | None) -> None:
+        """A turn begins. ``wait_s`` is 0 if callbacks are ready, None if none will ever be."""
+        self.steps += 1
         if self.steps > self.steps_max:
             raise LimitExceeded(
                 f"more than {self.steps_max} steps, at {self._now:.6f} s of virtual time:\n"
                 + self._waiting()
             )
-        for _ in range(steps):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+        if wait_s is None:
+            raise Deadlock(
+                f"nothing is scheduled at {self._now:.6f} s of virtual time:\n{self._waiting()}"
+            )
+        if wait_s > 0:
+            self._jump()
 
     def _jump(self) -> None:
         """Go to the next timer that still counts."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers[0][1].cancelled() or timers[0][0] <= self._now:
             heapq.heappop(timers)
-        if not timers:
-            raise Deadlock(
-                f"nothing is scheduled at {self._now:.6f} s of virtual time:\n{self._waiting()}"
-            )
         if timers[0][0] > self.time_max_s:
             raise LimitExceeded(
                 f"more than {self.time_max_s} s of virtual time:\n{self._waiting()}"
             )
-        self._now = max(self._now, timers[0][0])
+        self._now = float(timers[0][0])
 
     def _waiting(self) -> str:
         tasks = self.live_tasks()

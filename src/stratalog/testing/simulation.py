@@ -48,6 +48,7 @@ EPOCH_US = 1_700_000_000_000_000
 COMPUTE_DELAY_MAX_S = 0.0005
 TRACE_LINES_IN_NOTES = 30
 CANCEL_ROUNDS_MAX = 100
+CANCEL_STEPS_MIN = 1_000
 
 
 class Trace:
@@ -192,11 +193,11 @@ def simulate(
         except BaseException as error:
             lines = "\n".join(simulation.trace.lines[-TRACE_LINES_IN_NOTES:])
             error.add_note(f"seed {seed}; the trace ends with:\n{lines}")
-            _abandon(_cancel_all(loop))
+            _abandon(loop, _cancel_all(loop))
             raise
         if survivors := _cancel_all(loop):
             names = "\n".join(f"  {describe(task)}" for task in survivors)
-            _abandon(survivors)
+            _abandon(loop, survivors)
             raise SimulationError(f"seed {seed}; these do not end when cancelled:\n{names}")
         return result
     finally:
@@ -208,7 +209,7 @@ def simulate(
 def _cancel_all(loop: SimulatedLoop) -> list[SimulatedTask]:
     """End all tasks and asynchronous generators; what remains is returned."""
     loop.time_max_s = loop.time() + loop.time_max_s
-    loop.steps_max = loop.steps + loop.steps_max
+    loop.steps_max = loop.steps + max(loop.steps_max, CANCEL_STEPS_MIN)
     for _ in range(CANCEL_ROUNDS_MAX):
         tasks = loop.live_tasks()
         if not tasks:
@@ -225,10 +226,10 @@ def _cancel_all(loop: SimulatedLoop) -> list[SimulatedTask]:
     return survivors
 
 
-def _abandon(tasks: list[SimulatedTask]) -> None:
-    """Let go of tasks that refuse to end, without a warning for each."""
+def _abandon(loop: SimulatedLoop, tasks: list[SimulatedTask]) -> None:
+    """Close what refuses to end, without a warning for each."""
+    loop.abandon(tasks)
     for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
         coroutine = task.get_coro()
         if coroutine is not None:
             try:
