@@ -150,6 +150,7 @@ def test_a_task_that_was_never_started_leaves_no_warning() -> None:
     async def main(simulation: Simulation) -> None:
         for _ in range(2000):
             asyncio.create_task(work())  # noqa: RUF006 - nobody keeps it, on purpose
+        await asyncio.sleep(1)
 
     with pytest.raises(LimitExceeded):
         simulate(main, 1, steps_max=1)
