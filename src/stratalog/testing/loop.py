@@ -26,7 +26,7 @@ import asyncio
 import heapq
 import selectors
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from pathlib import Path
@@ -117,7 +117,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._timers_set = 0
         self._futures_made = 0
         self._tasks_made = 0
-        self._abandoned: set[int] = set()
         self._owner = threading.get_ident()
 
     def time(self) -> float:
@@ -200,15 +199,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimulatedTask)]
         tasks.sort(key=lambda task: task.number)
         return [task for task in tasks if process is None or task.process == process]
-
-    def abandon(self, tasks: Iterable[SimulatedTask]) -> None:
-        """These tasks will never end. That they are destroyed is not worth a message."""
-        self._abandoned.update(task.number for task in tasks)
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        task = context.get("task")
-        if not (isinstance(task, SimulatedTask) and task.number in self._abandoned):
-            super().call_exception_handler(context)
 
     def _step(self, wait_s: float | None) -> None:
         """A turn begins. ``wait_s`` is 0 if callbacks are ready, None if none will ever be."""

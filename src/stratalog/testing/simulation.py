@@ -228,7 +228,14 @@ def _cancel_all(loop: SimulatedLoop) -> list[SimulatedTask]:
 
 def _abandon(loop: SimulatedLoop, tasks: list[SimulatedTask]) -> None:
     """Close what refuses to end, without a warning for each."""
-    loop.abandon(tasks)
+    numbers = {task.number for task in tasks}
+
+    def handle(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        task = context.get("task")
+        if not (isinstance(task, SimulatedTask) and task.number in numbers):
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
     for task in tasks:
         coroutine = task.get_coro()
         if coroutine is not None:
