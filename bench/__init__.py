@@ -1,6 +1,6 @@
 """Measurements: ``./dev bench object-log``. Results as data, charts drawn from that data.
 
-Speed is judged as a ratio inside one run, against the unavoidable work done by a straight loop.
+Speed is a ratio within one run, against the unavoidable work done by a straight loop.
 """
 
 from __future__ import annotations

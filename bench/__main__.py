@@ -1,4 +1,4 @@
-"""``python -m bench NAME``: run a bench, store what it found, draw it, and show a table."""
+"""``python -m bench NAME``: run a bench, store its results, draw charts, and show a table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def collection(
     only: Annotated[list[str] | None, typer.Option(help=COLLECTION.help_of_only())] = None,
     output: Output = None,
 ) -> None:
-    """Collection and scrubbing: what they cost, and what they cost those who append meanwhile."""
+    """Collection and scrubbing: their cost, and their cost for concurrent appends."""
     _run(COLLECTION, quick, only, output)
 
 
@@ -65,7 +65,7 @@ def compaction(
     only: Annotated[list[str] | None, typer.Option(help=COMPACTION.help_of_only())] = None,
     output: Output = None,
 ) -> None:
-    """Compaction: sets of offsets, and dropping what does not live."""
+    """Compaction: sets of offsets, and dropping dead records."""
     _run(COMPACTION, quick, only, output)
 
 
@@ -75,7 +75,7 @@ def forks(
     only: Annotated[list[str] | None, typer.Option(help=FORKS.help_of_only())] = None,
     output: Output = None,
 ) -> None:
-    """Forks and pins: what a fork takes to make and to read, and what pins take from a writer."""
+    """Forks and pins: the cost of making and reading a fork, and of pins for a writer."""
     _run(FORKS, quick, only, output)
 
 

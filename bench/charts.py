@@ -1,7 +1,7 @@
 """Charts of a stored run, from its data alone.
 
-Bars start at zero, carry their spread (the whiskers are quartiles) and the line of their target,
-and say what they amount to. What depends on something is a curve, one chart for each question.
+Bars start at zero and carry their spread (the whiskers are quartiles), the line of their target and
+their value. A series becomes a curve, in one chart for each question.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Painter = Callable[[Axes], None]
 
 
 def draw(run: Run, folder: Path) -> list[Path]:
-    """Draw what the run has data for; gives the files."""
+    """Draw every chart for which the run has data; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     ratios = [each for each in run.measurements if isinstance(each, Ratio)]
     at_least = [each for each in ratios if each.bound == "at least" and (each.target or 0) < 1]
@@ -156,7 +156,7 @@ def _bars(
 
 
 def _leave_room(axes: Axes, widest: float) -> None:
-    """For the words behind the longest bar."""
+    """Leave room for the label of the longest bar."""
     axes.set_xlim(0, widest * 1.35)
 
 

@@ -1,8 +1,8 @@
 """Two ways to hash records: one after the other by ``hashlib``, and in vectors.
 
-A straight loop does the first, so that is what the targets are held against. The library does the
-second where the extra ``fast`` is installed, as it is for every bench; what a loop gains from it is
-shown beside the target, as the harder measure.
+The straight loops of the targets use ``hashlib``. The library hashes in vectors where the extra
+``fast`` is installed, as it is for every bench. A straight loop with vectors is shown as well, as
+the harder measure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Way = Literal["one by one", "in vectors"]
 
 
 def make_kernel() -> Kernel:
-    """Before anything is measured: a process makes it once."""
+    """Compile the kernel before anything is measured: a process does it once."""
     kernel = MAKER.wait()
     assert kernel is not None, "the extra `fast` is installed for benches"
     return kernel
@@ -29,7 +29,7 @@ def make_kernel() -> Kernel:
 
 @contextmanager
 def hashing(way: Way) -> Iterator[None]:
-    """What the library does meanwhile."""
+    """Choose how the library hashes meanwhile."""
     if way == "in vectors":
         yield
         return

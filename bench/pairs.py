@@ -1,8 +1,8 @@
 """The method: interleaved pairs.
 
 A machine's speed drifts from minute to minute, and other programs come and go. So the baseline
-and ours run in turns, and each pair gives one ratio of two neighbours in time. Every other pair
-runs in the opposite order. What counts is the median of the ratios, and the spread is kept.
+and ours take turns, and each pair of neighbouring runs gives one ratio. Every other pair runs in
+the opposite order. The result is the median of the ratios, stored with its spread.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ async def measure_pairs(baseline: Side, ours: Side, pairs: int) -> tuple[list[fl
 
 
 async def _calm(side: Side) -> float:
-    """One run that does not pay for the garbage of the run before."""
+    """One run, without the garbage of the run before."""
     gc.collect()
     return await side()

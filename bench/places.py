@@ -1,4 +1,4 @@
-"""Where the logs of a bench lie: a local directory, and SeaweedFS as the S3 server."""
+"""The places of a bench's logs: a local directory, and SeaweedFS as the S3 server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from s3_server import begin_run, end_run, shared_server
 
 
 class Place(Protocol):
-    """A kind of store that gives any number of empty locations."""
+    """A kind of store with any number of empty locations."""
 
     @property
     def name(self) -> str: ...
 
     def new(self) -> str:
-        """The URL of a location where nothing is yet."""
+        """The URL of an empty location."""
         ...
 
     def drop(self, url: str) -> None:
@@ -45,7 +45,7 @@ class DirectoryPlace:
 
 
 class SeaweedPlace:
-    """Prefixes in a bucket of the run's own server, which is thrown away as a whole."""
+    """Prefixes in a bucket of the run's own server, which is discarded as a whole."""
 
     name = "SeaweedFS"
 
@@ -56,7 +56,7 @@ class SeaweedPlace:
         return f"s3://{self._bucket}/{uuid.uuid4().hex[:12]}"
 
     def drop(self, url: str) -> None:
-        """The server goes at the end, and its data with it."""
+        """Nothing: the server is discarded at the end, with its data."""
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def directory_place() -> Iterator[DirectoryPlace]:
 
 @contextmanager
 def seaweed_place() -> Iterator[SeaweedPlace]:
-    """Starts the server. Its address and keys are in the environment, for children too."""
+    """Start the server. The environment has its address and keys, for children too."""
     owner = begin_run()
     before = dict(os.environ)
     try:

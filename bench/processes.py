@@ -1,4 +1,4 @@
-"""Parts of a bench that need a process of their own. They answer with JSON on standard output."""
+"""Parts of a bench that run in a process of their own. They answer with JSON on standard output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READY = b"ready\n"
 
 
 async def run_module(module: str, *arguments: str, answer: type[T]) -> T:
-    """Run ``python -m module`` from the root of the repository, and decode what it prints."""
+    """Run ``python -m module`` from the root of the repository, and decode its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *arguments, cwd=ROOT, stdout=subprocess.PIPE
     )
@@ -32,16 +32,16 @@ async def run_module(module: str, *arguments: str, answer: type[T]) -> T:
 
 @dataclass
 class Companion(Generic[T]):
-    """A process that works beside the caller. Its answers are there once it was stopped."""
+    """A process that works beside the caller. It answers once it was stopped."""
 
     answers: list[T] = field(default_factory=list)
 
 
 @asynccontextmanager
 async def companion(module: str, *arguments: str, answer: type[T]) -> AsyncIterator[Companion[T]]:
-    """Run ``python -m module`` until the block ends: from its first line on, to its last answer.
+    """Run ``python -m module`` until the block ends, from its first line to its last answer.
 
-    It says ``ready`` when it has begun, and ends soon after its standard input does.
+    The module prints ``ready`` when it has begun, and ends soon after its standard input does.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -66,12 +66,12 @@ async def companion(module: str, *arguments: str, answer: type[T]) -> AsyncItera
 
 
 async def until_stopped() -> None:
-    """The other end of ``companion``: says that the work has begun, and returns when it is over."""
+    """The other end of ``companion``: prints ``ready``, and returns when the work is to end."""
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
     await asyncio.to_thread(sys.stdin.buffer.read)
 
 
 def give_answer(value: object) -> None:
-    """The other end of ``run_module``, and what a companion says in the end."""
+    """The other end of ``run_module``, and the last answer of a companion."""
     sys.stdout.buffer.write(msgspec.json.encode(value))

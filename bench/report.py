@@ -11,13 +11,13 @@ WIDTH_WITHOUT_TERMINAL = 150
 
 
 def wide_console() -> Console:
-    """A terminal is as wide as it is; a file gets lines that hold a row of the table."""
+    """A console as wide as the terminal; in a file, wide enough for a row of the table."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL)
 
 
 def show(run: Run, console: Console) -> None:
-    """Everything that was measured, with its target."""
+    """Show every measurement with its target."""
     table = Table(
         title=f"{run.bench}{' (quick: for the harness, not for the figures)' if run.quick else ''}"
     )
@@ -33,7 +33,7 @@ def show(run: Run, console: Console) -> None:
 
 
 def one_line(measured: Measurement) -> str:
-    """What to say while the run goes on."""
+    """A measurement in one line, for progress."""
     row = _row(measured)
     return "" if row is None else "  ".join(part for part in row if part)
 

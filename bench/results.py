@@ -1,6 +1,6 @@
-"""What a run found, as data: every raw sample, the machine, the commit and the versions.
+"""The results of a run as data: every raw sample, the machine, the commit and the versions.
 
-Tables and charts are made from this alone, so a stored run can be drawn again.
+Tables and charts are made from this alone, so a stored run can be redrawn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSIONS_OF = ("pyarrow", "numpy", "obstore", "msgspec", "llvmlite", "seaweedfs-
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The middle of some numbers and how far they lie apart."""
+    """The median of some numbers, and their spread."""
 
     median: float
     low: float
@@ -63,7 +63,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True, tag="ratio"):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, tag="figure"):
-    """One number that stands for itself."""
+    """One absolute number."""
 
     question: str
     name: str
@@ -79,7 +79,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, tag="figure"):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True, tag="series"):
-    """A number that depends on another one."""
+    """A number as a function of another one."""
 
     question: str
     name: str

@@ -1,6 +1,6 @@
-"""A bench is a set of questions, and this is what each question gets when it is asked.
+"""A bench is a set of questions, each of which gets a session.
 
-Places to measure on, how thorough to be, and where answers go.
+The session has the places to measure on, says how thorough to be, and takes the answers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Question = Callable[[Session], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Bench:
-    """Questions that are answered in one run, and what their answers depend on."""
+    """The questions of one run, and the configuration of their answers."""
 
     name: str
     questions: Mapping[str, Question]

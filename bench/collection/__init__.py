@@ -1,1 +1,1 @@
-"""Collection and scrubbing: what they cost, and what they cost those who append meanwhile."""
+"""Collection and scrubbing: their cost, and their cost for concurrent appends."""

@@ -1,8 +1,8 @@
-"""Appending while the same log is collected, over and over, against appending alone.
+"""Appending while the same log is repeatedly collected, against appending alone.
 
-The collection is a loop without a pause: it moves a cursor to the end of the log, and collects up
-to there without waiting for readers. It runs in a process of its own, as a nightly job would, or
-in the writer's process and through the writer.
+The collection is a loop without a pause: it moves a cursor to the tail, and collects up to there
+without waiting for readers. It runs in a process of its own, as a nightly job would, or in the
+writer's process and through the writer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AT_ONCE = CollectorOptions(interval_s=0.0)
 
 
 class Work(msgspec.Struct):
-    """What a loop of collections has done."""
+    """The work of a loop of collections."""
 
     collections: int = 0
     records: int = 0
@@ -127,7 +127,7 @@ async def _through_the_writer(url: str, log: LogWriter) -> AsyncIterator[list[Wo
 
 
 async def collect_until(stop: asyncio.Event, url: str, through: LogWriter | None = None) -> Work:
-    """Move the cursor to the end and collect, again and again."""
+    """Repeatedly move the cursor to the tail and collect."""
     store = open_store(url)
     collector = Collector(store, through=through, options=AT_ONCE)
     cursor = await CursorStore(store).load("mover")

@@ -1,8 +1,8 @@
 """How many objects a collection reads, writes and deletes, phase by phase.
 
-Twice: prefixes of different length of one very long log, and the same prefix of logs of different
-length. The first should grow with what goes, the second not at all. The objects are in memory, and
-the data of the fragments is left out: only requests count here.
+Measured twice: prefixes of different length of one very long log, and the same prefix of logs of
+different length. The first cost should grow with the dropped records, the second not at all. The
+objects are in memory, without the data of the fragments: only requests count here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WRITES = ("put_if_absent", "put_if_match")
 
 @dataclass(frozen=True)
 class Phase:
-    """What one phase asked of the store."""
+    """The requests of one phase."""
 
     read: int
     written: int
@@ -62,14 +62,14 @@ async def cost(session: Session) -> None:
     longest = sizes[-1]
     prefixes = [round(share * longest) for share in SHARES]
     same = sizes[0] // 2
-    _tell(
+    _record(
         session,
         "prefix",
         "fragments dropped",
         [await _collect(logs[longest], longest, prefix) for prefix in prefixes],
         [float(prefix) for prefix in prefixes],
     )
-    _tell(
+    _record(
         session,
         "log-size",
         f"fragments in the log, of which {same:,} are dropped",
@@ -124,7 +124,7 @@ def _requests(before: StoreStats, after: StoreStats, operations: Sequence[str]) 
     return sum(after.operations[name].count - before.operations[name].count for name in operations)
 
 
-def _tell(
+def _record(
     session: Session, question: str, x_unit: str, costs: Sequence[Cost], x: list[float]
 ) -> None:
     for phase in PHASES:
@@ -143,14 +143,14 @@ def _tell(
                     )
                 )
     for each in costs:
-        _tell_figures(session, question, each)
+        _record_figures(session, question, each)
 
 
-def _tell_figures(session: Session, question: str, cost: Cost) -> None:
+def _record_figures(session: Session, question: str, cost: Cost) -> None:
     case = f"{cost.dropped_fragments:,} of {cost.log_fragments:,} fragments"
     before, after = (cost.phases["compute"], cost.phases["publish"]), cost.phases["delete"]
 
-    def tell(name: str, unit: str, value: float, target: float | None = None) -> None:
+    def record(name: str, unit: str, value: float, target: float | None = None) -> None:
         session.record(
             Figure(
                 question=question,
@@ -162,10 +162,10 @@ def _tell_figures(session: Session, question: str, cost: Cost) -> None:
             )
         )
 
-    tell("nodes made", "nodes", cost.plan_nodes, NODES_MADE_MAX)
-    tell("plan", "bytes", cost.plan_bytes, PLAN_BYTES_MAX)
-    tell("read before deleting", "objects", sum(phase.read for phase in before))
-    tell("written before deleting", "objects", sum(phase.written for phase in before))
-    tell("read to delete", "objects", after.read)
-    tell("deleted", "objects", after.deleted)
-    tell("all phases", "s", cost.seconds)
+    record("nodes made", "nodes", cost.plan_nodes, NODES_MADE_MAX)
+    record("plan", "bytes", cost.plan_bytes, PLAN_BYTES_MAX)
+    record("read before deleting", "objects", sum(phase.read for phase in before))
+    record("written before deleting", "objects", sum(phase.written for phase in before))
+    record("read to delete", "objects", after.read)
+    record("deleted", "objects", after.deleted)
+    record("all phases", "s", cost.seconds)

@@ -1,4 +1,4 @@
-"""The questions that collection and scrubbing have to answer, one module each."""
+"""The questions about collection and scrubbing, one module each."""
 
 from __future__ import annotations
 

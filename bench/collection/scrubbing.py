@@ -1,9 +1,9 @@
-"""Scrubbing a directory against nothing but the hash, on as many cores.
+"""Scrubbing a directory against hashing alone, on as many cores.
 
-The unavoidable work is to hash every record once. A record below 2 KiB keeps Python's interpreter
-lock while ``hashlib`` is at it, so the baseline uses processes. They are there already and have
-their records in memory, while a scrub reads, decompresses, walks the tree and compares. It hashes
-in vectors, on threads; what it does in processes of its own, which it starts, stands beside it.
+The unavoidable work is to hash every record once. ``hashlib`` holds the GIL for a record below
+2 KiB, so the baseline uses processes. They are already started and have their records in memory,
+while a scrub reads, decompresses, walks the tree and compares. The scrub hashes in vectors, on
+threads. A second figure is for a scrub that starts processes of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def scrubbing(session: Session) -> None:
 
 
 async def _start_up(session: Session, place: DirectoryPlace, processes: int | None) -> None:
-    """What every scrub takes before it examines anything: its part in the figures below."""
+    """The start-up time of every scrub: its share of the figures below."""
     url = place.new()
     async with LogWriter.open(url, create=True) as log:
         await log.append(b"one")

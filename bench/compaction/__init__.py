@@ -1,1 +1,1 @@
-"""Compaction: sets of offsets, and dropping what does not live."""
+"""Compaction: sets of offsets, and dropping dead records."""

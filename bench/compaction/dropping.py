@@ -1,7 +1,7 @@
 """Compacting a log against Spark that reads, filters and writes the same Parquet files.
 
-Both keep one record in five. Ours verifies every record that it reads, hashes what goes and what
-stays, syncs what it writes, rewrites the tree, and deletes what was replaced.
+Both keep one record in five. Ours verifies every record that it reads, hashes dropped and kept
+records, syncs its writes, rewrites the tree, and deletes the replaced objects.
 """
 
 from __future__ import annotations

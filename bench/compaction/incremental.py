@@ -1,9 +1,9 @@
-"""Compaction by key of a log with a tenth of new records: what is new, against everything.
+"""Compaction by key of a log with a tenth of new records: reading these, against reading all.
 
 The log was compacted by the same rule before. A fifth of the new records overwrite the keys of its
-first hundredth, the others any keys. So every fragment has some dead records, and a few have no
-others. Both runs find the same records dead, drop the same, and store the same index; the full run
-reads all records for that, the other one those that are new.
+first hundredth, the others any keys. So every fragment has some dead records, and a few have only
+dead ones. Both runs drop the same records and store the same index. The full run reads all records,
+the other one only the new ones.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def _append(url: str, keys: range | list[int], record_bytes: int, per_frag
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The same log. Fragments are never changed, so they are the same files."""
+    """A copy of the log. Fragments never change, so it shares their files."""
     for name in source.iterdir():
         copy = os.link if name.name == "log" else shutil.copy2
         shutil.copytree(name, target / name.name, copy_function=copy, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""The questions that compaction has to answer, one module each."""
+"""The questions about compaction, one module each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sets of three million indexes against NumPy on the same intervals.
 
-The unavoidable work is to merge two sorted arrays of bounds: NumPy sorts them together, counts how
-many intervals are open at each, and keeps the bounds where the answer changes. A set is made of
-sorted members where neighbours differ by more than one, and asked by ``searchsorted``.
+The unavoidable work is to merge two sorted arrays of bounds: NumPy sorts them together, counts the
+open intervals at each, and keeps the bounds where the answer changes. To make a set from sorted
+members, it finds neighbours that differ by more than one; to query it, it uses ``searchsorted``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _bounds(some: IndexSet) -> Bounds:
 
 
 def _merged(left: Bounds, right: Bounds, depth: int) -> Bounds:
-    """Where at least so many of two sets' intervals are open, in plain NumPy."""
+    """The bounds between which ``depth`` of two sets' intervals are open, in plain NumPy."""
     both = np.concatenate([left, right])
     steps = np.concatenate([_steps(left), _steps(right)])
     order = np.argsort(both, kind="stable")

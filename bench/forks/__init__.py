@@ -1,1 +1,1 @@
-"""Forks and pins: what a fork takes to make and to read, and what pins take from a writer."""
+"""Forks and pins: the cost of making and reading a fork, and of pins for a writer."""

@@ -1,8 +1,8 @@
-"""How many requests a fork takes, of logs of very different length.
+"""How many requests a fork takes, for logs of very different length.
 
-Each log is forked at its tail, where nothing has to be divided, and in its middle, inside of a
-fragment below the deepest nodes: there a node is read, and at most one made, for each level. The
-objects are in memory, and only the fragments that are needed have data.
+Each log is forked at its tail, where nothing has to be divided, and in its middle, inside a
+fragment below the deepest nodes: there the fork reads a node on each level, and makes at most one.
+The objects are in memory, and only the needed fragments have data.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ REPETITIONS = 9
 
 TAIL, MIDDLE = "at the tail", "in the middle"
 
-# Read are the roots of both logs, several times each. Written are the root of the fork, twice, and
-# the pin. A fork that divides the tree adds a node for each level, and the fragment it divides.
+# A fork reads the roots of both logs, several times each. It writes its own root, twice, and the
+# pin. A fork that divides the tree adds a node for each level, and the fragment it divides.
 READS_MAX = 9
 WRITES_MAX = 3
 MANIFEST_BYTES_MAX = 32_000
@@ -76,20 +76,20 @@ async def forking(session: Session) -> None:
         log = await _grown(fragments)
         probed = await _probed(log)
         if number == 0:
-            _tell_probe(session, probed)
-        _tell_log(session, log)
+            _record_probe(session, probed)
+        _record_log(session, log)
         for where, at in (
             (TAIL, log.manifest.tail.offset),
             (MIDDLE, first_offset_of(fragments // 2) + RECORDS_PER_FRAGMENT // 2),
         ):
             cost = await _fork(log, where, at)
             costs.append(cost)
-            _tell_figures(session, cost)
-    _tell_curves(session, costs)
+            _record_figures(session, cost)
+    _record_curves(session, costs)
 
 
 async def _grown(fragments: int) -> Log:
-    """A log that lies beside its forks to be, so under a prefix."""
+    """A log under a prefix, so that its forks can lie beside it."""
     grown = CountingStore()
     growth = Growth(grown, fragments, with_data=(fragments // 2, fragments - 1))
     manifest = await growth.run()
@@ -101,7 +101,7 @@ async def _grown(fragments: int) -> Log:
 
 
 async def _probed(log: Log) -> Usage:
-    """The first fork on a store would probe it, once in a process. That is counted apart."""
+    """The first fork on a store probes it, once per process. That is counted apart."""
     store = CountedStore(log.memory)
     await probe(store, DEFAULT_RUNTIME)
     return store.usage
@@ -134,7 +134,7 @@ async def _fork_once(log: Log, where: str, at: int, number: int) -> Cost:
 
 
 async def _check(store: Store, at: int) -> None:
-    """The fork begins with the log, ends at ``at``, and the record before that can be read."""
+    """The fork begins with the log and ends at ``at``, and its last record can be read."""
     async with LogReader.open(store) as reader:
         assert reader.first_offset == first_offset_of(0), "the fork begins where the log does"
         assert reader.tail == at, "the fork ends where it was asked to"
@@ -142,28 +142,28 @@ async def _check(store: Store, at: int) -> None:
         assert record.offset == at - 1, "the last record is there"
 
 
-def _tell_probe(session: Session, usage: Usage) -> None:
+def _record_probe(session: Session, usage: Usage) -> None:
     name = "probe of the store, once in a process"
-    _tell(session, f"{name}: read", "requests", usage.class_b_requests)
-    _tell(session, f"{name}: written", "requests", usage.class_a_requests)
+    _record(session, f"{name}: read", "requests", usage.class_b_requests)
+    _record(session, f"{name}: written", "requests", usage.class_a_requests)
 
 
-def _tell_log(session: Session, log: Log) -> None:
+def _record_log(session: Session, log: Log) -> None:
     case = f"log of {log.fragments:,} fragments"
-    _tell(session, f"{case}: depth", "levels", log.depth)
-    _tell(session, f"{case}: its manifest", "bytes", len(log.manifest.to_json()))
+    _record(session, f"{case}: depth", "levels", log.depth)
+    _record(session, f"{case}: its manifest", "bytes", len(log.manifest.to_json()))
 
 
-def _tell_figures(session: Session, cost: Cost) -> None:
+def _record_figures(session: Session, cost: Cost) -> None:
     case = f"fork {cost.where} of {cost.log.fragments:,} fragments"
     more = cost.log.depth + 1 if cost.where == MIDDLE else 0
-    _tell(session, f"{case}: read", "requests", cost.read, READS_MAX + more)
-    _tell(session, f"{case}: written", "requests", cost.written, WRITES_MAX + more)
-    _tell(session, f"{case}: its manifest", "bytes", cost.manifest_bytes, MANIFEST_BYTES_MAX)
-    _tell(session, f"{case}: time", "ms", 1e3 * cost.seconds)
+    _record(session, f"{case}: read", "requests", cost.read, READS_MAX + more)
+    _record(session, f"{case}: written", "requests", cost.written, WRITES_MAX + more)
+    _record(session, f"{case}: its manifest", "bytes", cost.manifest_bytes, MANIFEST_BYTES_MAX)
+    _record(session, f"{case}: time", "ms", 1e3 * cost.seconds)
 
 
-def _tell(
+def _record(
     session: Session, name: str, unit: str, value: float, target: float | None = None
 ) -> None:
     session.record(
@@ -171,7 +171,7 @@ def _tell(
     )
 
 
-def _tell_curves(session: Session, costs: Sequence[Cost]) -> None:
+def _record_curves(session: Session, costs: Sequence[Cost]) -> None:
     for where in (TAIL, MIDDLE):
         for what in ("read", "written"):
             chosen = [cost for cost in costs if cost.where == where]

@@ -1,7 +1,7 @@
 """Appending to a log that has a hundred pins, against appending to one that has none.
 
 Both logs begin with the same fragments, of which the pins hold neighbouring stretches. The same
-two logs serve for all runs, so that they grow alike and nothing else is done just before a run.
+two logs serve for all runs, so that they grow alike and no set-up happens just before a run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def _compare(session: Session, place: Place) -> None:
 
 
 async def _pin(url: str) -> None:
-    """Divide what is there into stretches, and pin each."""
+    """Divide the log into stretches, and pin each."""
     async with LogReader.open(url) as reader:
         records = reader.tail - FIRST_OFFSET
     bounds = [FIRST_OFFSET + number * records // PINS for number in range(PINS + 1)]

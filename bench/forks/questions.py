@@ -1,4 +1,4 @@
-"""The questions that forks and pins have to answer, one module each."""
+"""The questions about forks and pins, one module each."""
 
 from __future__ import annotations
 

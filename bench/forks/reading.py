@@ -1,7 +1,7 @@
 """Reading everything through a fork against reading its source: the same objects, the same code.
 
-Unverified iteration computes least, so there a slower way to the objects would show most. It is
-over soon, so one run reads the log several times, each time with a reader of its own.
+Unverified iteration computes least, so slower access to the objects would show most there. It is
+short, so one run reads the log several times, each time with a reader of its own.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def _compare(session: Session, place: Place) -> None:
 
 
 async def _iterate(url: str, *, verify: bool) -> int:
-    """How many records there are."""
+    """Read everything; returns the number of records."""
     records = 0
     async with LogReader.open(url, options=ReaderOptions(verify=verify)) as reader:
         async for batch in reader.batches():

@@ -1,7 +1,7 @@
 """Bulk loading: `append_many` against a straight loop that hashes, encodes and puts.
 
-Both make the same objects of about 1 MiB and have the same number of them in flight. The writer
-has twice as many callers as uploads, so that it never waits for one.
+Both make the same objects of about 1 MiB, with the same number in flight. The writer has twice as
+many callers as uploads, so that it never waits for a caller.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _compare(session: Session, place: Place, record_bytes: int) -> None:
 
 
 async def load(log: LogWriter, batches: Sequence[Batch]) -> None:
-    """Append batches from as many callers as keep the writer busy."""
+    """Append batches from enough callers to keep the writer busy."""
     remaining = iter(batches)
 
     async def caller() -> None:

@@ -1,7 +1,6 @@
 """Two saturated writers and one that only changes the past, all at once on one log.
 
-Each is a process of its own. Afterwards the log is read: it has to hold exactly what was
-acknowledged.
+Each is a process of its own. Afterwards the log must hold exactly the acknowledged records.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TIMEOUT_S = 60.0
 
 
 class Progress(msgspec.Struct):
-    """What one participant achieved: records or changes, refusals, and its longest wait."""
+    """The result of one participant: records or changes, refusals, and its longest wait."""
 
     done: int
     refusals: int
@@ -74,7 +73,7 @@ async def _compete(session: Session, place: Place, url: str) -> None:
         acknowledged = first.done + second.done
         assert reader.tail - 1 == acknowledged, "the log holds what was acknowledged"
 
-    def tell(name: str, unit: str, value: float, at_least: float | None = None) -> None:
+    def record(name: str, unit: str, value: float, at_least: float | None = None) -> None:
         session.record(
             Figure(
                 question="contention",
@@ -88,16 +87,16 @@ async def _compete(session: Session, place: Place, url: str) -> None:
         )
 
     for name, progress in (("writer 1", first), ("writer 2", second)):
-        tell(f"{name}, records", "records/s", progress.done / seconds, 1 / seconds)
-        tell(f"{name}, taken over and reopened", "times", progress.refusals)
-        tell(f"{name}, longest wait", "s", progress.longest_wait_s)
-    tell("past-changer, changes", "changes/s", past.done / seconds, 1 / seconds)
-    tell("past-changer, refused and repeated", "times", past.refusals)
-    tell("past-changer, longest wait", "s", past.longest_wait_s)
+        record(f"{name}, records", "records/s", progress.done / seconds, 1 / seconds)
+        record(f"{name}, taken over and reopened", "times", progress.refusals)
+        record(f"{name}, longest wait", "s", progress.longest_wait_s)
+    record("past-changer, changes", "changes/s", past.done / seconds, 1 / seconds)
+    record("past-changer, refused and repeated", "times", past.refusals)
+    record("past-changer, longest wait", "s", past.longest_wait_s)
 
 
 async def append_for(url: str, seconds: float) -> Progress:
-    """Saturate the log from many callers until the time is up."""
+    """Saturate the log from many callers for a given time."""
     body = make_bodies(1, RECORD_BYTES)[0]
     options = WriterOptions(on_fenced="reopen")
     async with LogWriter.open(url, options=options) as log:
@@ -121,7 +120,7 @@ async def append_for(url: str, seconds: float) -> Progress:
 
 
 async def change_the_past_for(url: str, seconds: float) -> Progress:
-    """Swap the manifest for one with the same records, as a collector does, over and over."""
+    """Repeatedly swap the manifest for one with the same records, as a collector does."""
     store = open_store(url)
     started_s = time.perf_counter()
     waits = Waits(started_s)

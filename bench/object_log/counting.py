@@ -1,4 +1,4 @@
-"""A store in memory that counts what it is asked for."""
+"""A store in memory that counts its requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CountingStore(MemoryStore):
         self.largest_swap_lately = 0
 
     def copy(self) -> CountingStore:
-        """A store of its own that holds the same."""
+        """An independent store with the same objects."""
         twin = CountingStore()
         twin._objects = dict(self._objects)
         return twin

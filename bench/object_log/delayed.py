@@ -1,4 +1,4 @@
-"""The same with the delays of S3 injected: what the protocol costs in round trips.
+"""Appending with the delays of S3 injected: the protocol's cost in round trips.
 
 A put takes 28 ms at the median and 75 ms at the 99th percentile; the objects are in memory.
 """
@@ -44,7 +44,7 @@ def _delayed_store() -> DelayedStore:
 
 
 async def _lone(session: Session) -> None:
-    """The median over a few logs side by side: they wait most of the time, not for each other."""
+    """The median over a few concurrent logs, which mostly wait, but not for each other."""
     bodies = make_bodies(session.amount(40, 6), 1 * KIB)
 
     async def two_puts() -> list[float]:

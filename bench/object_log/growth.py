@@ -1,7 +1,7 @@
 """A tree of very many fragments, made cheaply by the writer's own committer.
 
-Only the data of the fragments is left out: their entries are as large as real ones, and just the
-few that are read afterwards exist. Nodes that a roll-up replaced are deleted at once, as the sweep
+Only the data of the fragments is left out: their entries are as large as real ones, and only the
+few that are read afterwards exist. Nodes that a fold replaced are deleted at once, as the sweep
 would do later.
 """
 
@@ -30,7 +30,7 @@ INCARNATIONS = 128
 
 
 def first_offset_of(index: int) -> int:
-    """Where the fragment with this index, counted from 0, begins."""
+    """The first offset of the fragment with this index, counted from 0."""
     return FIRST_OFFSET + index * RECORDS_PER_FRAGMENT
 
 
@@ -49,7 +49,9 @@ class Growth:
         """The largest root since the last entry, by how many fragments there were."""
 
     async def run(self) -> Manifest:
-        """The last manifest. The incarnation changes now and then, as if writers were restarted."""
+        """Grow the log; returns the last manifest. Now and then the incarnation changes, as after
+        a restart.
+        """
         committer = await self._start()
         per_incarnation = max(FRAGMENTS_PER_MANIFEST, self._fragments // INCARNATIONS)
         restart_at = per_incarnation
@@ -104,7 +106,7 @@ class Growth:
         )
 
     async def _delete_replaced(self, before: Manifest, after: Manifest) -> None:
-        """A node that left the root is below a new one, or its children were taken over."""
+        """Delete nodes that left the root, unless a new node leads to them."""
         old = {node.path for node in before.snapshots}
         new = {node.path for node in after.snapshots}
         if old == new:

@@ -1,4 +1,4 @@
-"""What an open writer costs that does nothing: resident memory, in a process of its own."""
+"""The cost of an idle open writer: resident memory, in a process of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECORDS_PER_ENTRY = 1008
 
 
 class Answer(msgspec.Struct):
-    """What the child found: the size of the root, and by how much the process grew."""
+    """The answer of the child: the size of the root, and the growth of the process."""
 
     root_bytes: int
     growth_bytes: int
@@ -51,7 +51,7 @@ async def idle(session: Session) -> None:
 
 
 def full_root() -> Manifest:
-    """As many entries as a root may hold, half of them snapshots, and a full table of writers."""
+    """A root with the most entries allowed, half of them snapshots, and a full table of writers."""
     incarnations = [DEFAULT_RUNTIME.new_id() for _ in range(LINKED_MAX)]
     manifest = msgspec.structs.replace(
         Manifest.empty(WRITER, DEFAULT_RUNTIME.new_id()),

@@ -1,13 +1,13 @@
 """Reading everything: iteration against pyarrow on the same files, and against hashing alone.
 
-pyarrow reads the files one after the other with ``read_table``: the target is held against that. As
-one dataset it reads ahead, as our iteration does, and is in C++ all the way. That stands beside it,
-as the harder measure, and without a target: from a local directory 0.8 would be missed.
+Target of unverified iteration: 0.8 of pyarrow file by file (``read_table``). pyarrow's dataset of
+all files is shown without a target, as the harder measure. It reads ahead, as our iteration does,
+and stays in C++. From a local directory 0.8 of it would be missed.
 
-Verified iteration is held against a loop that does nothing but hash, on one thread, by ``hashlib``.
-What two threads hash stands beside it, in this way (a record below 2 KiB keeps the interpreter's
-lock while it is hashed, so a second core does not help) and in vectors, as the library does: no
-iteration can be faster than that.
+Target of verified iteration: a ratio to a loop that only hashes, on one thread, by ``hashlib``. Two
+hashing threads are shown as well, by ``hashlib`` and in vectors. By ``hashlib`` a second core does
+not help, because hashing a record below 2 KiB holds the GIL. In vectors, as the library hashes, the
+loop is the upper bound of any iteration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One caller, one record at a time: how much more than the two puts that it has to wait for."""
+"""One caller, one record at a time: the overhead over the two puts that it must wait for."""
 
 from __future__ import annotations
 

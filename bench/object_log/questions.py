@@ -1,4 +1,4 @@
-"""The questions that the object log has to answer, one module each."""
+"""The questions about the object log, one module each."""
 
 from __future__ import annotations
 

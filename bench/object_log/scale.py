@@ -1,4 +1,4 @@
-"""1.4 million fragments: how large the root becomes, and how many reads finding a record takes."""
+"""1.4 million fragments: the size of the root, and the reads that finding a record takes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ async def scale(session: Session) -> None:
     manifest = await growth.run()
     took_s = time.perf_counter() - started_s
 
-    def tell(name: str, unit: str, value: float, target: float | None = None) -> None:
+    def record(name: str, unit: str, value: float, target: float | None = None) -> None:
         session.record(
             Figure(question="scale", name=name, place=PLACE, unit=unit, value=value, target=target)
         )
 
-    tell("fragments in the tree", "fragments", fragments)
-    tell("time to make the tree", "s", took_s)
-    tell("depth of the tree", "levels", max(node.depth for node in manifest.snapshots))
-    tell("snapshot puts per manifest put", "puts", store.creations / store.swaps)
-    tell("largest manifest put", "bytes", store.largest_swap, MANIFEST_BYTES_MAX)
+    record("fragments in the tree", "fragments", fragments)
+    record("time to make the tree", "s", took_s)
+    record("depth of the tree", "levels", max(node.depth for node in manifest.snapshots))
+    record("snapshot puts per manifest put", "puts", store.creations / store.swaps)
+    record("largest manifest put", "bytes", store.largest_swap, MANIFEST_BYTES_MAX)
     session.record(
         Series(
             question="scale",
@@ -53,15 +53,15 @@ async def scale(session: Session) -> None:
         )
     )
     opening, tail, middle = await _read(store, fragments)
-    tell("reads to open", "reads", opening, READS_TO_OPEN_MAX)
-    tell("reads of the tail, after opening", "reads", tail, READS_OF_TAIL_MAX)
-    tell("reads of a record in the middle", "reads", middle, READS_TO_FIND_MAX)
+    record("reads to open", "reads", opening, READS_TO_OPEN_MAX)
+    record("reads of the tail, after opening", "reads", tail, READS_OF_TAIL_MAX)
+    record("reads of a record in the middle", "reads", middle, READS_TO_FIND_MAX)
     found = await _find(store, fragments)
-    tell(f"reads to find an offset, most of {OFFSETS_SOUGHT}", "reads", found, READS_TO_FIND_MAX)
+    record(f"reads to find an offset, most of {OFFSETS_SOUGHT}", "reads", found, READS_TO_FIND_MAX)
 
 
 async def _read(store: CountingStore, fragments: int) -> tuple[int, int, int]:
-    """Reads to open the log, then to read its last record, then one in the middle."""
+    """Reads to open the log, to read its last record, and to read one in the middle."""
     began = store.reads
     async with LogReader.open(store) as reader:
         opened = store.reads

@@ -1,11 +1,12 @@
 """Many callers that append one record each and wait for it.
 
-With 1,024 callers no more than 1 MiB is ever under way. On a slow store the writer divides it into
-two fragments that upload side by side, on a fast one it puts one at a time. The straight loop puts
-fragments of half of the callers' records, two at a time, on both: that is the faster way for it.
-What a loop does that hashes in vectors, and one that has sixteen fragments of 1 MiB under way, is
-shown beside it: 1,024 callers could not give it that much. With 64 a round fills a small fragment
-that is linked before the callers go on, so the loop also puts the manifest.
+With 1,024 callers at most 1 MiB is in flight. On a slow store the writer divides it into two
+fragments that upload side by side, on a fast one it puts one at a time. The straight loop puts
+fragments of half of the callers' records, two at a time, on both: that is its faster way.
+
+Two more loops are shown: one hashes in vectors, one has sixteen fragments of 1 MiB in flight, which
+1,024 callers could not supply. With 64 callers, a round fills a small fragment that is linked
+before the callers continue, so the loop also puts the manifest.
 """
 
 from __future__ import annotations

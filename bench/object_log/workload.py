@@ -1,7 +1,7 @@
 """The records to append, and the unavoidable work of appending them: straight loops.
 
-The straight loops use the same encoder, the same threads and the same stores as the writer, and
-nothing else of it: no queue, no futures, no order, no tree.
+The straight loops share the encoder, the threads and the stores with the writer, and nothing else:
+no queue, no futures, no order, no tree.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def rate(batches: Sequence[Batch], work: Awaitable[object]) -> float:
 
 @asynccontextmanager
 async def fresh_store(place: Place) -> AsyncIterator[Store]:
-    """An empty store that has been written to once, so that its set-up is paid for."""
+    """An empty store after one write, so that its set-up is done."""
     url = place.new()
     store = open_store(url)
     await store.put_if_absent("warm-up", b"1")
@@ -87,7 +87,7 @@ async def fresh_store(place: Place) -> AsyncIterator[Store]:
 async def closed_loop(
     tasks: int, bodies: Sequence[bytes], work: Callable[[bytes], Awaitable[object]]
 ) -> None:
-    """So many callers, each of whom sends its next body when the last is answered."""
+    """Run a number of callers, each of which sends its next body after the last answer."""
     remaining = iter(bodies)
 
     async def caller() -> None:
@@ -100,7 +100,7 @@ async def closed_loop(
 
 
 async def put_fragments(store: Store, batches: Sequence[Batch], in_flight: int = IN_FLIGHT) -> None:
-    """Hash, encode and put; so many at a time. No manifest."""
+    """Hash, encode and put, a number of fragments at a time. No manifest."""
     numbered = _numbered(batches)
 
     async def worker() -> None:
@@ -125,7 +125,7 @@ async def put_fragments_and_manifests(
 
 
 async def start_manifest(store: Store, entries: int = 12) -> tuple[Manifest, str]:
-    """A stored manifest of the size that a log's root has most of the time."""
+    """Store a manifest of the typical size of a log's root."""
     manifest = Manifest.empty(WRITER, DEFAULT_RUNTIME.new_id())
     timestamp_us = DEFAULT_RUNTIME.now_us()
     encoded = encode_fragment(1, timestamp_us, [b"one"])
@@ -172,7 +172,7 @@ def _entry(
 
 
 def _as_next(manifest: Manifest, fragment: Fragment) -> Fragment:
-    """The entry moved to the end of the manifest, so that every one of them is of equal size."""
+    """The entry moved to the end of the manifest, so that all manifests are of equal size."""
     tail = manifest.tail
     limit = LogPosition(tail.offset + fragment.count, fragment.limit.timestamp_us)
     return Fragment(

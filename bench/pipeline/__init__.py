@@ -1,1 +1,1 @@
-"""The pipeline on Spark: reading, writing and merging against Spark, scrubbing against the hash."""
+"""The pipeline on Spark: reading, writing and merging against Spark, scrubbing against hashing."""

@@ -1,4 +1,4 @@
-"""Herds to work on."""
+"""Herds for the measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AT_ONCE = 16
 
 
 async def make_herd(url: str, logs: int, batches: Sequence[Sequence[bytes]]) -> list[str]:
-    """So many logs, each with these batches; gives their names."""
+    """Make a number of logs, each with these batches; returns their names."""
     names = [f"log-{number:05}" for number in range(logs)]
     left = iter(names)
     async with Herd.open(url, server="bench") as herd:
@@ -27,7 +27,7 @@ async def make_herd(url: str, logs: int, batches: Sequence[Sequence[bytes]]) -> 
 
 
 def orders(count: int, keys: int, first: int = 0, width: int = 100) -> list[bytes]:
-    """Small JSON records of about ``width`` bytes, with as many different keys."""
+    """Small JSON records of about ``width`` bytes, with a given number of keys."""
     return [
         b'{"key": "k%05d", "number": %d, "note": "' % (number % keys, number) + b"." * width
         for number in range(first, first + count)

@@ -1,6 +1,7 @@
-"""Materializing many small logs at once against one Spark job for each of them.
+"""Materializing many small logs in one Spark job, against one job for each of them.
 
-The baseline merges a sample of the logs one by one, by the same function. Time per log is compared.
+The baseline merges a sample of the logs one by one, by the same function. The ratio compares the
+time per log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The questions that the pipeline has to answer, one module each."""
+"""The questions about the pipeline, one module each."""
 
 from __future__ import annotations
 

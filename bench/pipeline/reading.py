@@ -1,8 +1,8 @@
 """Reading a whole log against ``spark.read.parquet`` of the same files.
 
-The baseline is told the schema, as the native way is, and the folder: Spark's own guess of the
-first, and a list of all files in place of the second, are slower. Both make every row. Spark lists
-the folder; ours reads the manifest, walks the tree and puts a pin, each time.
+The baseline gets the schema, as the native read does, and the folder. Inferring the schema, or a
+list of all files, would be slower. Both produce every row. Spark lists the folder; ours reads the
+manifest, walks the tree and puts a pin, each time.
 """
 
 from __future__ import annotations

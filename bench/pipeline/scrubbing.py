@@ -1,9 +1,8 @@
-"""Scrubbing a herd on Spark against nothing but the hash, on as many cores.
+"""Scrubbing a herd on Spark against hashing alone, on as many cores.
 
-The baseline's processes are there already and have their records in memory. Ours reads,
-decompresses, walks the trees, compares, adds up and leaves an audit table; its workers are there
-already too. Each job of Spark costs a second or two beside that, whatever there is to do, so a
-small herd is shown as well.
+The baseline's processes are already started and have their records in memory. Ours reads,
+decompresses, walks the trees, compares, adds up and leaves an audit table; its workers are already
+started too. Each Spark job has a fixed cost of a second or two, so a small herd is shown as well.
 """
 
 from __future__ import annotations

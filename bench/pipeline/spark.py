@@ -34,7 +34,7 @@ def cores() -> int:
 
 
 def read_all(rows: DataFrame) -> None:
-    """Make every row, and store none."""
+    """Produce every row, and store none."""
     rows.write.format("noop").mode("overwrite").save()
 
 

@@ -1,6 +1,6 @@
-"""The whole pipeline over a herd of twenty million records, and the memory that it took.
+"""The whole pipeline over a herd of twenty million records, and its memory.
 
-The memory is that of this process, its JVM and its workers together, sampled while it runs.
+Sampled is the memory of this process, its JVM and its workers together.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _measure(session: Session, place: DirectoryPlace) -> None:
 
 
 class Memory:
-    """The most that this process and those below it had in memory at one time."""
+    """The peak memory of this process and its descendants together."""
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -96,7 +96,7 @@ class Memory:
 
 
 def resident_bytes(root: int) -> int:
-    """The proportional share of memory of a process and all below it, as Linux tells it."""
+    """The proportional set size of a process and its descendants, from Linux."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

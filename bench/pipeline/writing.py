@@ -1,6 +1,6 @@
 """The sink against ``df.write.parquet`` of the same rows, which are in Spark's memory.
 
-Both store every row as Parquet. Ours also hashes each, puts synced objects, and links them.
+Both store every row as Parquet. Ours also hashes each row, puts synced objects, and links them.
 """
 
 from __future__ import annotations

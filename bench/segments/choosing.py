@@ -1,7 +1,7 @@
-"""Choosing the dead among many segments, against plain NumPy on the same intervals.
+"""Choosing dead segments among many, against plain NumPy on the same intervals.
 
-The unavoidable work is to ask, for each segment's range, whether any of the live intervals lies in
-it: two binary searches in the sorted bounds for each segment.
+The unavoidable work is to test, for each segment's range, whether a live interval overlaps it: two
+binary searches in the sorted bounds per segment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def choosing(session: Session) -> None:
     files = [_segment(number) for number in range(count)]
     last = count * ENTRIES
     random = np.random.default_rng(7)
-    # Half of the segments have nothing that lives.
+    # Half of the segments have no live entry.
     spots = random.choice(count, count // 2, replace=False)
     each = max(1, session.amount(LIVE, LIVE // 100) // len(spots))
     members = [spot * ENTRIES + 1 + random.choice(ENTRIES, each, replace=False) for spot in spots]

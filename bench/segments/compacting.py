@@ -1,10 +1,10 @@
 """Major compaction against reading and writing the live bytes plainly.
 
-One entry in four lives, scattered. The plain program is told where the live bytes lie. It reads
-them, from the same files, writes them to one new file, in pieces, and syncs it: it neither finds
-out what lives, nor verifies a checksum, nor writes an index, nor records what it has done.
+One entry in four lives, scattered. The plain program knows the places of the live bytes. It reads
+them from the same files, writes them to one new file, in pieces, and syncs it. It neither finds the
+live entries, nor verifies a checksum, nor writes an index, nor records its work.
 
-Beside it stands what no compaction can reach: the copy of one file that has just the live bytes.
+The copy of one file with just the live bytes is shown as well: no compaction can be faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fresh folders on the local disk, and files that tell what is written to them."""
+"""Fresh folders on the local disk, and files that note their writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _TellingFile:
         return size
 
 
-class TellingFiles(LocalFiles):
+class NotingFiles(LocalFiles):
     """Notes how large each write to a WAL file is."""
 
     def __init__(self, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""The questions that the node's disk has to answer, one module each."""
+"""The questions about the node's disk, one module each."""
 
 from __future__ import annotations
 

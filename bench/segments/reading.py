@@ -1,9 +1,9 @@
 """Reading a partition's segments in order, against reading the same files plainly with checksums.
 
 The plain program reads the files in pieces of the same size and takes the CRC-32 of as many bytes
-at a time as an entry has. It has no entries: to find each, to compare its checksum and to give
-them out in batches is the difference. It uses Python's own ``zlib``; beside it stands the same
-program with the CRC-32 that the disk uses, which is ten times as fast if ``isal`` is there.
+at a time as an entry has. It does not find entries, compare their checksums or return them in
+batches. It uses Python's own ``zlib``. The same program with the disk's CRC-32, which is ten times
+as fast if ``isal`` is installed, is shown as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The WAL against a plain write and fdatasync of the same bytes in the same batches.
 
-First our own run tells how large its batches are; the plain program then writes as many bytes, as
-often, to a file that was allocated ahead, too. And a hundred partitions at once against one: the
-same writes, of which as many are on their way at a time.
+Our own run goes first and notes the sizes of its batches. The plain program then writes as many
+bytes, as often, also to a file that was allocated ahead. A second question compares a hundred
+partitions at once with one: the same writes, with as many in flight.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.pairs import Side
-from bench.segments.folders import TellingFiles, fresh_folder
+from bench.segments.folders import NotingFiles, fresh_folder
 from bench.session import Session
 from stratalog.segments import Disk, Entries, Partition
 
@@ -29,7 +29,7 @@ ENTRY_BYTES = (1024, 16 * 1024)
 
 @dataclass(frozen=True)
 class Load:
-    """So many bytes, in writes of one size, of which so many are on their way at a time."""
+    """A number of bytes, in writes of one size, with a number of them in flight."""
 
     entry_bytes: int
     write_bytes: int
@@ -49,7 +49,7 @@ async def wal(session: Session) -> None:
 
         async def ours(load: Load = load) -> float:
             with fresh_folder() as folder:
-                files = TellingFiles(folder)
+                files = NotingFiles(folder)
                 rate = await _written(files, load)
                 sizes[:] = files.wal_writes
                 return rate
@@ -77,7 +77,7 @@ async def partitions(session: Session) -> None:
 
         async def with_partitions(count: int, load: Load = load) -> float:
             with fresh_folder() as folder:
-                return await _written(TellingFiles(folder), load, partitions=count)
+                return await _written(NotingFiles(folder), load, partitions=count)
 
         async def one() -> float:
             return await with_partitions(1)
@@ -98,7 +98,7 @@ async def partitions(session: Session) -> None:
         )
 
 
-async def _written(files: TellingFiles, load: Load, partitions: int = 1) -> float:
+async def _written(files: NotingFiles, load: Load, partitions: int = 1) -> float:
     payloads = [os.urandom(load.entry_bytes) for _ in range(load.write_bytes // load.entry_bytes)]
     turns = max(1, load.total // load.write_bytes // load.writers)
     count = turns * load.writers
@@ -114,7 +114,7 @@ async def _written(files: TellingFiles, load: Load, partitions: int = 1) -> floa
 
 
 async def _pipelined(partition: Partition, payloads: list[bytes], count: int, writers: int) -> None:
-    """Some writers of one partition, each of which knows what the one before it wrote."""
+    """Some writers of one partition, each of which knows the last write of the one before it."""
     last = partition.last
     left = iter(range(count))
 

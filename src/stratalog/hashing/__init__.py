@@ -1,9 +1,10 @@
-"""SHA3-256 of many records at once, in the vectors of the processor. Optional, by the extra
-``fast``.
+"""SHA3-256 of many records at once, in the vectors of the processor.
 
-    program.py   Keccak and the adding up, written for LLVM
-    kernel.py    the same as machine code, and what Python hands to it
-    making.py    when a process makes it
+Needs the extra ``fast``; without it ``hashlib`` serves.
+
+    program.py   Keccak and the sums, written for LLVM
+    kernel.py    the compiled program, and its call from Python
+    making.py    when a process compiles it
 """
 
 from stratalog.hashing.making import MAKER

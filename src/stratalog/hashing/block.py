@@ -1,12 +1,12 @@
-"""What the kernel and the process that makes it agree on: the shape of a block, and giving up."""
+"""What the kernel and its maker share: the shape of a block, and the error of giving up."""
 
 from __future__ import annotations
 
 HEADER_BYTES = 16
-"""What is hashed before each body: its offset and its time."""
+"""The size of the offset and the time that are hashed before each body."""
 
 BLOCK_BYTES = 136
-"""The rate of SHA3-256: what is absorbed between two permutations."""
+"""The rate of SHA3-256: how much is absorbed between two permutations."""
 
 
 class Unusable(Exception):

@@ -1,7 +1,7 @@
-"""The program of ``program.py`` as machine code of this processor, and what Python hands to it.
+"""The program of ``program.py`` as machine code of this processor, and its call from Python.
 
-Made by LLVM (``llvmlite``, which ``pip install 'stratalog[fast]'`` brings) in about an eighth of a
-second. Python's interpreter is free while it runs, so threads hash on all cores at once.
+LLVM (``llvmlite``, which ``pip install 'stratalog[fast]'`` brings) compiles it in about an eighth
+of a second. It runs without the GIL, so threads hash on all cores at once.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ class Kernel:
         require_executable_memory()
         features = llvm.get_host_cpu_features()
         self.lanes = lanes_of(features) if lanes is None else lanes
-        # The engine owns the code: the function is valid as long as it is.
+        # The engine owns the code: the function is valid as long as the engine lives.
         self._engine = _compile(program.sum_records(self.lanes), features)
         self._function = _Function(self._engine.get_function_address(program.NAME))
         self._check()
 
     def totals(self, headers: Headers, bodies: pa.Buffer | None, bounds: Bounds) -> Totals:
-        """The columns of all digests, each added up.
+        """The sum of each column over all digests.
 
-        A record is 16 bytes of ``headers`` and what is between two of ``bounds`` in ``bodies``.
+        A record is 16 bytes of ``headers`` and the bytes of ``bodies`` between two ``bounds``.
         """
         count = len(bounds) - 1
         totals = np.zeros(8, dtype=np.uint64)
         if not count:
             return totals
-        # What runs below believes its arguments, so it must not be lied to. Copied, because who
-        # shares the memory could change them after they were looked at.
+        # Native code trusts its arguments, so they are checked here. The bounds are copied, because
+        # code that shares their memory could change them after the check.
         bounds = np.array(bounds, dtype=np.int32)
         size, address = (bodies.size, bodies.address) if bodies is not None else (0, 0)
         if bounds[0] < 0 or bounds[-1] > size or (bounds[1:] < bounds[:-1]).any():
-            raise ValueError("the bounds of the bodies are not within their data")
+            raise ValueError("the bounds of the bodies do not ascend within their data")
         if headers.nbytes != HEADER_BYTES * count:
-            raise ValueError("not one header for each body")
+            raise ValueError("there is not one header for each body")
         headers = np.ascontiguousarray(headers)
         order = _order(np.diff(bounds))
         self._function(
@@ -82,7 +82,7 @@ class Kernel:
         return totals
 
     def _check(self) -> None:
-        """Against ``hashlib``, around every edge of a block, before anything relies on it."""
+        """Compare with ``hashlib``, around every edge of a block, before anything relies on it."""
         edges = (0, 1, 7, 8, 119, 120, 121, 255, 256, 257, 391, 392, 393, 1024)
         bodies = [bytes([length % 251]) * length for length in edges]
         header = struct.pack(">QQ", 1, 2)
@@ -98,8 +98,8 @@ class Kernel:
 
 
 def require_executable_memory() -> None:
-    """A hardened process may not have any (``MemoryDenyWriteExecute``, SELinux). LLVM does not
-    notice, and the first call would end the process."""
+    """Raise ``Unusable`` in a process without it (``MemoryDenyWriteExecute``, SELinux). LLVM does
+    not notice, and the first call would end the process."""
     if sys.platform == "win32":
         return
     page = mmap.mmap(-1, mmap.PAGESIZE)
@@ -116,7 +116,7 @@ def require_executable_memory() -> None:
 
 
 def lanes_of(features: dict[str, bool]) -> int:
-    """How many words of 64 bits a vector of this processor has."""
+    """How many 64-bit words a vector of this processor has."""
     if features.get("avx512f"):
         return 8
     if features.get("avx2"):
@@ -125,14 +125,14 @@ def lanes_of(features: dict[str, bool]) -> int:
 
 
 def _order(lengths: Bounds) -> npt.NDArray[np.uint64]:
-    """Records with the same number of blocks beside each other."""
+    """An order in which records with the same number of blocks are neighbours."""
     ends = int(lengths.min()), int(lengths.max())
     fewest, most = ((length + HEADER_BYTES) // BLOCK_BYTES for length in ends)
     if fewest == most:
         return np.arange(len(lengths), dtype=np.uint64)
     blocks = (lengths.astype(np.int64) + HEADER_BYTES) // BLOCK_BYTES
     if most <= np.iinfo(np.uint16).max:
-        blocks = blocks.astype(np.uint16)  # numbers that are sorted by their digits
+        blocks = blocks.astype(np.uint16)  # NumPy sorts these by their digits
     return np.argsort(blocks, kind="stable").astype(np.uint64)
 
 
@@ -145,7 +145,7 @@ def _compile(source: str, features: llvm.FeatureMap) -> llvm.ExecutionEngine:
         )
         module = llvm.parse_assembly(source)
         module.verify()
-        # The loops are as long as they should be, and the vectors are there.
+        # The loops have the right length, and the code is vectorized already.
         tuning = llvm.create_pipeline_tuning_options(speed_level=_SPEED)
         tuning.loop_unrolling = False
         passes = llvm.create_pass_builder(machine, tuning)
@@ -153,5 +153,5 @@ def _compile(source: str, features: llvm.FeatureMap) -> llvm.ExecutionEngine:
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
     except RuntimeError as error:
-        raise Unusable(f"LLVM cannot make it: {error}") from error
+        raise Unusable(f"LLVM cannot compile it: {error}") from error
     return engine

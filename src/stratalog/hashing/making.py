@@ -1,12 +1,12 @@
-"""When a process makes the kernel: as soon as it has paid for it.
+"""When a process compiles the kernel: once the compilation would have paid off.
 
-To make it takes about as long as hashing half a million blocks without it. A process cannot know
-how much it will hash, so it does as one does who does not know how often he will ski: he rents
-until he has spent what the skis cost, and then buys them. It never takes more than twice what was
-best. ``begin`` is for those who know that there is much to hash.
+Compiling takes about as long as hashing half a million blocks without the kernel. A process cannot
+know how much it will hash. This is the ski rental problem: rent until the rent has reached the
+price, then buy. So hashing never takes more than twice the best possible time. A caller that knows
+that there is much to hash calls ``begin``.
 
-It is made in a thread of its own, and until it is there everybody goes on with ``hashlib``. Where
-LLVM is not installed or cannot be used it stays that way: the sums are the same.
+A thread of its own compiles the kernel; until then ``hashlib`` serves. It also serves where LLVM is
+not installed or cannot be used: the sums are the same.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 BREAK_EVEN_BLOCKS = 500_000
 BLOCKS_MIN = 64
-"""With fewer it takes longer to hand them over than to hash them."""
+"""With fewer, the call takes longer than hashing."""
 
 RECORDS_MIN = 8
-"""With fewer most lanes would be idle."""
+"""With fewer, most lanes would be idle."""
 
 FORK_WAIT_S_MAX = 5.0
 
@@ -36,14 +36,14 @@ _log = logging.getLogger("stratalog.hashing")
 
 
 def make_kernel() -> Kernel:
-    """Takes a fifth of a second, half of it to load LLVM."""
+    """Compile the kernel: a fifth of a second, half of it to load LLVM."""
     from stratalog.hashing.kernel import Kernel
 
     return Kernel()
 
 
 class Maker:
-    """Makes one kernel, if it can."""
+    """Compiles one kernel, if it can."""
 
     def __init__(self, make: Callable[[], Kernel] = make_kernel) -> None:
         self._make = make
@@ -56,31 +56,31 @@ class Maker:
         self._blocks = 0
 
     def kernel_for(self, records: int, size: int) -> Kernel | None:
-        """What hashes so many records of so many bytes, or None: then ``hashlib`` does."""
+        """The kernel if it is ready and worth the call, else None: then use ``hashlib``."""
         blocks = records + (size + HEADER_BYTES * records) // BLOCK_BYTES
         if records < RECORDS_MIN or blocks < BLOCKS_MIN:
             return None
         if self._kernel is None and not self._begun:
-            self._blocks += blocks  # threads may lose a few: nothing depends on them
+            self._blocks += blocks  # threads may lose a few, which does not matter
             if self._blocks >= BREAK_EVEN_BLOCKS:
                 self.begin()
         return self._kernel
 
     def begin(self) -> None:
-        """Make it now. Returns at once."""
+        """Compile it now, in a thread. Returns at once."""
         with self._lock:
             if self._begun:
                 return
             self._begun = True
         try:
-            # Not a daemon: a process that ends must not take LLVM away under it.
+            # Not a daemon: an ending process must not unload LLVM under it.
             threading.Thread(target=self._try, name="stratalog-hashing").start()
-        except RuntimeError as error:  # no more threads, or the process is about to end
+        except RuntimeError as error:  # no more threads, or the process is ending
             self._ended.set()
             _log.warning("hashing without vectors: %s", error)
 
     def wait(self) -> Kernel | None:
-        """Make it now, if it can be made, and wait until it is there."""
+        """Compile it now, and wait for the kernel, or None if it cannot be compiled."""
         self.begin()
         self._ended.wait()
         return self._kernel
@@ -97,8 +97,8 @@ class Maker:
             finally:
                 self._ended.set()
 
-    # A fork waits until what is being made is made: a child that inherited the locks of imports and
-    # of LLVM without the thread that holds them could never import what that thread was importing.
+    # A fork waits for a compilation under way: a child that inherited the locks of imports and of
+    # LLVM without the thread that holds them would hang in the same import.
 
     def before_fork(self) -> None:
         if self._making.acquire(timeout=FORK_WAIT_S_MAX):

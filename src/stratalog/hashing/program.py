@@ -1,29 +1,29 @@
 """SHA3-256 of many records at once, written for LLVM.
 
 Keccak's state is 25 words of 64 bits, and nothing in it depends on what is hashed: every record
-takes the same steps. So the words become vectors, each record has a lane of them, and one step is
-taken for as many records as a vector of the processor has room for.
+takes the same steps. So the words become vectors, each record has a lane of them, and one step
+serves as many records as a vector of the processor holds.
 
     lane             0         1         2         3
     state word 0   record 0  record 1  record 2  record 3
     …
     state word 24  record 0  record 1  record 2  record 3
 
-Records of a group are absorbed block by block, 136 bytes each, until the longest is done. So that
-lanes are not idle, the caller gives an order in which neighbours have about the same length.
+Records of a group are absorbed block by block, 136 bytes each, until the longest is done. To keep
+lanes busy, the caller passes an order in which neighbours have about the same length.
 
 The digests are not stored. They are added up as a setsum adds them: as eight columns of 32 bits,
-in words that hold four thousand million of them. Reducing the columns is left to the caller.
+in words with room for four thousand million of them. The caller reduces the columns.
 
-What is defined here, in LLVM's language, is one function:
+This module defines one function, in LLVM's language:
 
     void sum_records(i64 count, ptr order, ptr headers, ptr bodies, ptr bounds, ptr totals)
 
-    order      count × u64    which record is next; of no smaller length than the one before
-    headers    count × 16     what is hashed before each body
+    order      count × u64    the next record; no shorter than the one before
+    headers    count × 16     the bytes hashed before each body
     bodies                    all bodies, one after the other
-    bounds     count+1 × u32  where each body begins, and where the last one ends
-    totals     8 × u64        to which the columns are added
+    bounds     count+1 × u32  the beginning of each body, and the end of the last one
+    totals     8 × u64        the columns are added to these
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BLOCK_WORDS = BLOCK_BYTES // 8
 DIGEST_WORDS = 4
 PADDING_FIRST, PADDING_LAST = 0x06, 0x80
 
-# FIPS 202, 3.2.5. In step ι.
+# FIPS 202, 3.2.5; used in step ι.
 ROUND_CONSTANTS = (
     0x0000000000000001,
     0x0000000000008082,
@@ -76,7 +76,7 @@ _NOTHING = ir.VoidType()
 
 
 def sum_records(lanes: int) -> str:
-    """The program for vectors of so many words, as text."""
+    """The program for vectors of ``lanes`` words, as text."""
     module = ir.Module("stratalog.hashing")
     block = _define_block(module)
     absorb = _define_absorb(module, lanes)
@@ -98,7 +98,7 @@ class _Code:
         return ir.Constant(_WORD, value)
 
     def room(self, kind: ir.Type, count: int) -> ir.Value:
-        """Memory for so many of a kind, as long as the function runs."""
+        """Memory for ``count`` values of a kind, while the function runs."""
         made = self.ir.alloca(kind, count)
         made.align = 64
         return made
@@ -126,7 +126,7 @@ class _Code:
 
     @contextmanager
     def times(self, count: ir.Value | int) -> Iterator[ir.Value]:
-        """What is written inside is done so often, at least once. Yields its number."""
+        """Repeat the code written inside ``count`` times, at least once. Yields the iteration."""
         limit = self.word(count) if isinstance(count, int) else count
         before, inside = self.ir.block, self.function.append_basic_block()
         self.ir.branch(inside)
@@ -142,8 +142,8 @@ class _Code:
 
 
 def _define_block(module: ir.Module) -> ir.Function:
-    """Where the block of this number can be read: in the body, or, if it is the first or the last,
-    in ``scratch``, where it is put together. After the last one it is never looked at."""
+    """The address of the block of this number: in the body, or for the first and the last one in
+    ``scratch``, where it is assembled. Blocks after the last one are never read."""
     takes = (_ADDRESS, _ADDRESS, _WORD, _WORD, _ADDRESS)
     code = _Code(module, "block", _ADDRESS, *takes)
     header, body, length, number, scratch = code.function.args
@@ -180,7 +180,7 @@ def _define_block(module: ir.Module) -> ir.Function:
 
 
 def _define_absorb(module: ir.Module, lanes: int) -> ir.Function:
-    """Add a block to each lane of the state. ``blocks`` says where each of them is."""
+    """Add a block to each lane of the state. ``blocks`` has their addresses."""
     vector = ir.VectorType(_WORD, lanes)
     code = _Code(module, "absorb", _NOTHING, _ADDRESS, _ADDRESS)
     state, blocks = code.function.args
@@ -244,7 +244,7 @@ def _round(
         by = ir.Constant(word.type, [places] * word.type.count)
         return build.call(rotate, [word, word, by]) if places else word
 
-    # θ: to each word the parities of two columns beside it
+    # θ: add to each word the parities of two neighbouring columns
     parities = []
     for x in range(5):
         parity = words[x]
@@ -253,27 +253,27 @@ def _round(
         parities.append(parity)
     beside = [build.xor(parities[x - 1], rotated(parities[(x + 1) % 5], 1)) for x in range(5)]
 
-    # ρ and π: each word turned, and moved to another place
+    # ρ and π: rotate each word, and move it to another place
     moved = [words[0]] * STATE_WORDS
     for x in range(5):
         for y in range(5):
             word = build.xor(words[x + 5 * y], beside[x])
             moved[y + 5 * ((2 * x + 3 * y) % 5)] = rotated(word, ROTATIONS[x, y])
 
-    # χ: in each row, a word and its two neighbours; the only step that is not linear
+    # χ: in each row, mix a word with its two neighbours; the only nonlinear step
     mixed = []
     for y in range(0, STATE_WORDS, 5):
         for x in range(5):
             second, third = moved[y + (x + 1) % 5], moved[y + (x + 2) % 5]
             mixed.append(build.xor(moved[y + x], build.and_(build.not_(second), third)))
 
-    # ι: what makes the rounds differ
+    # ι: make the rounds differ
     mixed[0] = build.xor(mixed[0], constant)
     return mixed
 
 
 def _rotations() -> dict[tuple[int, int], int]:
-    """How far ρ turns the word at (x, y): FIPS 202, 3.2.2."""
+    """How far ρ rotates the word at (x, y): FIPS 202, 3.2.2."""
     found, x, y = {(0, 0): 0}, 1, 0
     for step in range(24):
         found[x, y] = (step + 1) * (step + 2) // 2 % 64
@@ -311,7 +311,7 @@ def _define_sum_records(
         first = build.mul(group, word(lanes))
         code.clear(state, state_bytes)
 
-        # A lane of the last group that has no record of its own repeats the last one.
+        # A lane of the last group without a record of its own repeats the last record.
         with code.times(lanes) as lane:
             own = build.add(first, lane)
             final = build.sub(count, word(1))
@@ -343,7 +343,7 @@ def _define_sum_records(
 
 
 def _add_digest(code: _Code, state: ir.Value, lane: ir.Value, lanes: int, totals: ir.Value) -> None:
-    """The first words of a lane's state, in halves."""
+    """Add the first words of a lane's state to the columns, in halves."""
     for number in range(DIGEST_WORDS):
         place = code.ir.add(code.word(number * lanes), lane)
         both = code.get(state, place)

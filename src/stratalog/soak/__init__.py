@@ -1,4 +1,4 @@
-"""Soaking a log: writing, reading and looking after it for a while, with proof of every record."""
+"""Soaking a log: write, read and maintain it for a while, and account for every record."""
 
 from stratalog.soak.engine import soak
 from stratalog.soak.history import History

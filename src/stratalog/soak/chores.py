@@ -1,9 +1,9 @@
-"""What happens to a log while it is written and read: collections, sweeps, pins, forks, side reads.
+"""Chores beside the writers and the follower: collections, sweeps, pins, forks, side reads.
 
-Each happens at random moments, beside all the others. What a chore reads must add up to what the
-follower has read there before (``prefix_sums``). A chore that meets another one may be refused
-(``Conflict``, ``Trimmed``): it steps back and comes again. What was promised to be held and is not,
-and any error that nothing here explains, is a violation.
+Each runs at random moments, concurrently with all the others. The sum of a stretch that a chore
+reads must equal the follower's sum of it (``prefix_sums``). A chore that meets another one may be
+refused (``Conflict``, ``Trimmed``): it gives up and tries again later. A broken hold is a
+violation, and so is any other unexplained error.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FORK_APPENDS_MAX = 20
 
 
 class Chores:
-    """The chores of one soak, and how often each was done."""
+    """The chores of one soak, with a count of each."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class Chores:
         self.pins = self.forks = self.side_reads = self.refused = self.troubles = 0
 
     async def hold(self, first_offset: int) -> None:
-        """Hold back collection below what is not read yet."""
+        """Keep collections from unread records, by a cursor."""
         cursors = CursorStore(self._store, writer=f"soak {self._run}", runtime=self._runtime)
         self._cursor = await cursors.create(f"soak_{self._run}", first_offset)
 
-    async def let_go(self, *, tidy: bool) -> None:
-        """Remove the cursor; if ``tidy``, also what only released pins held, and what is left."""
+    async def release(self, *, tidy: bool) -> None:
+        """Delete the cursor; if ``tidy``, also clear released pins and sweep."""
         if self._cursor is not None:
             cursor, self._cursor = self._cursor, None
             try:
@@ -105,7 +105,7 @@ class Chores:
     def all(
         self, stopping: asyncio.Event, *, collecting: bool
     ) -> list[Coroutine[None, None, None]]:
-        """Each chore, again and again until the soak ends."""
+        """One loop for each chore, until the soak ends."""
         mean_s = self._options.chore_s
         return [
             *([self._repeat(self._collect, mean_s, stopping)] if collecting else []),
@@ -133,10 +133,10 @@ class Chores:
             except StratalogError as error:
                 self._ledger.violate("chore", f"{chore.__name__.strip('_')}: {error!r}")
 
-    # Giving back space
+    # Freeing space
 
     async def _collect(self, _: asyncio.Event) -> None:
-        assert self._cursor is not None, "whoever collects holds a cursor"
+        assert self._cursor is not None, "a collecting soak holds a cursor"
         kept = int(self._runtime.random() ** 2 * self._span())
         position = max(self._cursor.offset, self._ledger.next_offset - kept)
         self._cursor = await self._cursor.move(position)
@@ -159,10 +159,10 @@ class Chores:
         self.sweeps += 1
         self.swept += done.deleted.objects
 
-    # Reading by other ways
+    # Reading in other ways
 
     async def _read_aside(self, _: asyncio.Event) -> None:
-        """Open a reader: its tail covers all that is known, and a stretch reads as before."""
+        """Open a reader: its tail covers every known record, and a stretch reads as before."""
         name = self._name("read")
         taken, noted = self._ledger.taken, self._history.call(name, "tail")
         async with LogReader.open(self._store, runtime=self._runtime) as reader:
@@ -183,12 +183,12 @@ class Chores:
         self.side_reads += 1
 
     async def _pin(self, stopping: asyncio.Event) -> None:
-        """Pin a stretch, and read it through the pin: at once, and when the log was cut above."""
+        """Pin a stretch, and read it through the pin: at once, and after the log was cut above."""
         stretch = self._sums.draw(self._runtime.random, self._lowest())
         if stretch is None:
             return
         name = f"soak_{self._run}_{self._name('pin').removeprefix('pin-')}"
-        pin = await self._pins.create(name, *stretch, note="a soak, which releases it soon")
+        pin = await self._pins.create(name, *stretch, note="made by a soak, which releases it soon")
         try:
             await self._read_through(pin, *stretch)
             await pause(stopping, 2 * self._options.chore_s * self._runtime.random())
@@ -240,7 +240,7 @@ class Chores:
             self._ledger.violate("fork", f"{process} at {at}: {error}")
 
     async def _compare_shared(self, process: str, reader: LogReader, at: int) -> None:
-        """What a fork shares with the log, as far back as it is known."""
+        """Compare what a fork shares with the log, as far back as the sums are known."""
         begin = next((o for o in self._sums.offsets(reader.first_offset) if o < at), None)
         if begin is not None:
             await self._compare("fork", process, reader, begin, at)
@@ -263,7 +263,7 @@ class Chores:
         return bodies
 
     async def _remove_fork(self, place: Store) -> None:
-        """Destroy a fork, whatever state it is in, and let go of what it holds here."""
+        """Destroy a fork in any state, and release its pin on the log."""
         try:
             manifest, _ = await load_any_manifest(place)
             note = note_of(manifest)
@@ -308,7 +308,7 @@ class Chores:
     async def _compare_fragments(
         self, process: str, reader: LogReader, first: int, limit: int
     ) -> None:
-        """Read a stretch fragment by fragment, as one does who spreads the work."""
+        """Read a stretch fragment by fragment, as distributed readers do."""
         total = EMPTY
         for fragment in await reader.scan(first, limits=Limits(to_offset=limit)):
             start, end = fragment.start.offset, fragment.limit.offset

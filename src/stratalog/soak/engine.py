@@ -1,12 +1,12 @@
-"""The soak itself: writers, a follower and chores on one log at once, and what that proves.
+"""The soak itself: writers, a follower and chores on one log at once, and the proof.
 
-    soaking     writers append, the follower reads and matches, chores happen
-    ending      the writers stop; everything that was called is answered, or in doubt
-    draining    the follower reads what is left, up to where the log ends now
-    checking    what was acknowledged was read; the stored log is verified
+    soaking     writers append, the follower reads and matches, chores run
+    ending      the writers stop; every call is answered, or in doubt
+    draining    the follower reads the rest, up to the present tail
+    checking    every acknowledged record was read; the stored log is verified
 
-The log of a soak is its own: it is created for it, and collected behind the follower. In a log that
-was there before (``force``) nothing is collected, since what is in it belongs to somebody.
+A soak creates a log of its own, and collects it behind the follower. In an existing log (``force``)
+it collects nothing, since the records there belong to somebody else.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ async def soak(
     on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> SoakReport:
-    """Write to a new log for a while, and prove that what was written and read maps one to one.
+    """Write to a new log for a while, and prove that written and read records map one to one.
 
-    ``Exists`` if there is a log already, unless ``options.force``. ``open_writer`` opens the
-    writers; by default they live in this process. A violation ends the soak at once; see
+    Raises ``Exists`` if there is a log already, unless ``options.force``. ``open_writer`` opens
+    the writers; by default they live in this process. A violation ends the soak at once; see
     ``SoakReport.violations``.
     """
     store = open_store(url)
@@ -61,7 +61,7 @@ async def soak(
 
 
 async def _prepare(store: Store, options: SoakOptions, runtime: Runtime) -> bool:
-    """Create the log. True if it was not there before."""
+    """Create the log. False if it existed, which ``options.force`` allows."""
     if options.force:
         try:
             await load_manifest(PatientStore(store, runtime, MANIFEST_TIMEOUT_S))
@@ -128,7 +128,7 @@ class _Soak:
             except ExceptionGroup as errors:
                 raise _first(errors) from None
             finally:
-                await self._chores.let_go(tidy=self._alone)
+                await self._chores.release(tidy=self._alone)
                 self._history.close()
         return self._report()
 
@@ -136,7 +136,7 @@ class _Soak:
         self._started_s = self._clock()
         async with asyncio.TaskGroup() as group:
             follower = group.create_task(self._follow(reader))
-            telling = group.create_task(self._tell())
+            reporting = group.create_task(self._report_progress())
             group.create_task(self._writers.supply.fill(self._stopping))
             for chore in self._chores.all(self._stopping, collecting=self._alone):
                 group.create_task(chore)
@@ -149,26 +149,26 @@ class _Soak:
             await asyncio.gather(*writers)
             await self._bury()
             await self._drain(follower)
-            telling.cancel()
+            reporting.cancel()
 
     async def _bury(self) -> None:
-        """Wait for what abandoned writers still had to do, which ends within their time-out."""
+        """Wait until abandoned writers have finished, which takes no longer than their time-out."""
         if self._abandoned:
             await asyncio.wait(self._abandoned)
 
     async def _drain(self, follower: asyncio.Task[None]) -> None:
-        """Let the follower read up to the present end of the log."""
+        """Let the follower read up to the present tail."""
         async with LogReader.open(self._store, runtime=self._runtime) as reader:
             self._end = reader.tail
         done, _ = await asyncio.wait([follower], timeout=self._options.drain_timeout_s)
         if not done:
             raise Unavailable(
                 f"the reader is at {self._ledger.next_offset}, the log ends at {self._end}",
-                hint="Nothing was shown. Lower the rate, or give it more time.",
+                hint="Nothing is proven. Lower the rate, or raise drain_timeout_s.",
             )
 
     async def _follow(self, reader: LogReader) -> None:
-        """Read everything once, in order, and hold it against what was written."""
+        """Read everything once, in order, and match it with the appends."""
         while not self._has_read_all:
             try:
                 await self._read_on(reader)
@@ -203,7 +203,7 @@ class _Soak:
         return self._end is not None and self._ledger.next_offset >= self._end
 
     async def _check_stored(self) -> None:
-        """Verify what is stored, if it is ours alone; another log may be of any length."""
+        """Verify the stored log if it is the soak's own; another log may be of any length."""
         if not self._alone:
             return
         report = await verify(self._store, runtime=self._runtime)
@@ -211,10 +211,10 @@ class _Soak:
             if not check.held:
                 self._ledger.violate("stored", f"{check.name} does not hold: {check.evidence}")
 
-    # Telling
+    # Reporting
 
-    async def _tell(self) -> None:
-        """Report what is known so far. The first violation ends the soak: enough is known."""
+    async def _report_progress(self) -> None:
+        """Report the figures regularly. The first violation ends the soak."""
         while True:
             await asyncio.sleep(PROGRESS_S)
             if self._ledger.violated:
@@ -266,7 +266,7 @@ class _Soak:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that says most: one of ours, if there is one."""
+    """The most telling error: one of this library's, if there is one."""
     found: list[BaseException] = []
     ahead: list[BaseException] = [errors]
     while ahead:

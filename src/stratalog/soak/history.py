@@ -1,17 +1,17 @@
-"""The history of a run as JSON lines, for a checker of linearizability that somebody else wrote.
+"""The history of a run as JSON lines, for an independent checker of linearizability.
 
-One line for each operation, when it has returned. ``docs/guide/proof.md`` says what a checker can
-make of it. Persisted: keep stable.
+One line for each operation, once it has returned. ``docs/guide/proof.md`` says how a checker can
+use it. Persisted: keep stable.
 
-    process      who: a writer number for appends; ``follow``, ``read-3``, ``pin-1``, ``fork-2``
+    process      caller: a writer number for appends; ``follow``, ``read-3``, ``pin-1``, ``fork-2``
     kind         ``append``, ``read`` (records), ``tail`` (where the log ends)
-    call_ns      by one monotonic clock for all lines, and no two events share an instant
+    call_ns      from one monotonic clock for all lines; no two events share an instant
     return_ns    null if it never returned
     outcome      ``ok``, ``failed`` (it did not happen), ``unknown`` (it may have happened)
     offset       of the first record, or the tail; null if there is none
-    count        how many records
-    digest       BLAKE2b-128 of the bodies, each behind its length (u32 BE)
-    records      what the bodies say about themselves: ``[writer, first number, count]``, in order
+    count        the number of records
+    digest       BLAKE2b-128 of the bodies, each after its length (u32 BE)
+    records      the bodies' own description: ``[writer, first number, count]``, in order
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Kind = Literal["append", "read", "tail"]
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A call that was noted."""
+    """A recorded call."""
 
     process: str
     kind: Kind
@@ -57,7 +57,7 @@ class History:
         bodies: Sequence[bytes] = (),
         records: Sequence[tuple[int, int, int]] = (),
     ) -> Operation:
-        """An operation begins."""
+        """Record that an operation begins."""
         wanted = self._file is not None and bodies
         digest = digest_of(bodies) if wanted else ""
         made = Operation(process, kind, self._now_ns(), digest, len(bodies), records)
@@ -66,7 +66,7 @@ class History:
         return made
 
     def ok(self, operation: Operation, offset: int | None) -> None:
-        """It returned, and this is where it was put, or where the log ends."""
+        """It returned: ``offset`` is that of the appended record, or the tail."""
         self._write(operation, self._now_ns(), "ok", offset)
 
     def read(self, operation: Operation, offset: int, bodies: Sequence[bytes | memoryview]) -> None:
@@ -84,11 +84,11 @@ class History:
         self._write(operation, None, "unknown", None)
 
     def drop(self, operation: Operation) -> None:
-        """It asked for nothing after all."""
+        """Forget it: it sent no request."""
         self._under_way.discard(operation)
 
     def close(self) -> None:
-        """Whatever is under way counts as unknown."""
+        """Write every open operation as unknown."""
         for operation in sorted(self._under_way, key=lambda each: each.call_ns):
             self.unknown(operation)
         if self._file is not None:
@@ -120,7 +120,7 @@ class History:
 
 
 def digest_of(bodies: Iterable[bytes | memoryview]) -> str:
-    """The same for the same bodies in the same order, and for nothing else."""
+    """Equal only for equal bodies in the same order."""
     digest = blake2b(digest_size=16)
     for body in bodies:
         digest.update(struct.pack(">I", len(body)))
@@ -129,5 +129,5 @@ def digest_of(bodies: Iterable[bytes | memoryview]) -> str:
 
 
 def described(stretches: Iterable[Stretch]) -> list[tuple[int, int, int]]:
-    """What was read, as the field ``records`` has it."""
+    """The records that were read, in the form of the field ``records``."""
     return [(stretch.writer, stretch.first, stretch.count) for stretch in stretches]

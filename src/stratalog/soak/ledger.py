@@ -1,22 +1,22 @@
-"""What was asked, what was answered and what was read; and whether one log explains all of it.
+"""The account of calls, answers and reads; and whether one log explains all of them.
 
-Every append is noted when it is called and when it is answered, every record when it is read in
-the order of the log. These rules must hold, always and to the end:
+The ledger notes every append when it is called and when it is answered, and every record when it is
+read in the order of the log. These rules must hold at all times:
 
-    dense           offsets count on without a gap
-    time            timestamps never go back
-    origin          nothing is there that nobody wrote
-    changed         a record is what was written
+    dense           offsets have no gap
+    time            timestamps never decrease
+    origin          every record has a writer
+    changed         a record is unchanged
     once            no record is there twice
     order           the records of a writer are in the order of its calls
     lost            an acknowledged record is there
-    position        and where, and when, it was acknowledged
-    atomic          of an append of many records all are there, side by side, or none
+    position        an acknowledged record has the acknowledged offset and time
+    atomic          an append of many records is there whole, side by side, or not at all
     not-happened    an append that failed definitely is not there
-    real-time       what was called after an offset was known to be taken is placed after it
+    real-time       an append called after an offset was known to be taken lies after it
 
-Whatever was matched is forgotten, so the memory needed is that of the appends on their way from a
-writer to the reader, and of one more for each that ended in doubt: it may land, once, at any time.
+Matched appends are forgotten. So the ledger keeps the appends on their way from a writer to the
+reader, and those that ended in doubt: each may land, once, at any time.
 No I/O, no clock.
 """
 
@@ -62,7 +62,7 @@ Times = npt.NDArray[np.uint64]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was broken. ``rule`` is stable and meant for programs."""
+    """A broken promise. ``rule`` is stable and meant for programs."""
 
     rule: Rule
     detail: str
@@ -70,20 +70,20 @@ class Violation(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One append on its way."""
+    """One append under way."""
 
     writer: int
     first: int
     count: int
     floor: int
-    """Everything below was known to be taken when it was called."""
+    """All offsets below it were known to be taken when the append was called."""
 
     outcome: Outcome = "open"
     offset: int = 0
     timestamp_us: int = 0
     seen: int = 0
     seen_at: int | None = None
-    """Where its first record is, by the first of its records that was read."""
+    """The offset of its first record, computed from the first of its records that was read."""
 
     def __str__(self) -> str:
         numbers = f"{self.first}" if self.count == 1 else f"{self.first} to {self.last}"
@@ -112,7 +112,7 @@ class _Writer:
 
 
 class Ledger:
-    """The account of one run. ``alone`` says that nobody else writes to the log."""
+    """The account of one run. ``alone`` says that no other program writes to the log."""
 
     def __init__(self, run: str, first_offset: int, *, alone: bool) -> None:
         self._run = run
@@ -131,21 +131,21 @@ class Ledger:
 
     @property
     def taken(self) -> int:
-        """Everything below is known to be taken: acknowledged, or read."""
+        """All offsets below it are known to be taken: acknowledged, or read."""
         return self._taken
 
     @property
     def lag(self) -> int:
-        """How many records are known to be in the log and were not read yet."""
+        """How many records are known to be in the log and are not read yet."""
         return self._taken - self.next_offset
 
     @property
     def remembered(self) -> int:
-        """How many appends are not forgotten yet."""
+        """How many appends the ledger keeps."""
         return sum(len(writer.calls) for writer in self._writers.values())
 
     def violate(self, rule: Rule, detail: str) -> None:
-        """Note a broken promise. The first ones are kept, all are counted."""
+        """Note a broken promise. All are counted, the first ones kept."""
         self.violated += 1
         if len(self.violations) < VIOLATIONS_KEPT_MAX:
             self.violations.append(Violation(rule, detail))
@@ -153,13 +153,13 @@ class Ledger:
     # Appends
 
     def open_writer(self) -> int:
-        """A number that nobody has used."""
+        """A writer number, never used before."""
         self._writers_opened += 1
         self._writers[self._writers_opened] = _Writer()
         return self._writers_opened
 
     def call(self, writer: int, count: int) -> Call:
-        """An append is about to be made, with the next numbers of this writer."""
+        """An append begins, with the next numbers of this writer."""
         state = self._writers[writer]
         call = Call(writer, state.called, count, self._taken)
         state.called += count
@@ -168,7 +168,7 @@ class Ledger:
         return call
 
     def acknowledge(self, call: Call, offset: int, timestamp_us: int) -> None:
-        """It happened, and this is where."""
+        """It happened, at this offset and time."""
         call.outcome, call.offset, call.timestamp_us = "ok", offset, timestamp_us
         self.acknowledged += call.count
         self._taken = max(self._taken, offset + call.count)
@@ -196,14 +196,14 @@ class Ledger:
         self._forget(call.writer)
 
     def retire(self, writer: int) -> None:
-        """Nothing more will be called under this number."""
+        """This number makes no more calls."""
         self._writers[writer].retired = True
         self._forget(writer)
 
     # Reading
 
     def see(self, batch: pa.RecordBatch) -> list[Stretch]:
-        """The next records of the log. Gives those of this run, as they describe themselves."""
+        """Account for the next records of the log. Returns those of this run, as described."""
         offsets: Times = batch.column(0).to_numpy()
         times_us: Times = batch.column(1).to_numpy()
         self._check_places(offsets, times_us)
@@ -214,9 +214,7 @@ class Ledger:
         strange = batch.num_rows - sum(each.count for each in ours) - len(broken)
         self.others += strange
         if strange and self._alone:
-            self.violate(
-                "origin", f"{strange} records from offset {offsets[0]} on were written by nobody"
-            )
+            self.violate("origin", f"{strange} records from offset {offsets[0]} on have no writer")
         for stretch in ours:
             start = stretch.offset - int(offsets[0])
             self._see(stretch, times_us[start : start + stretch.count])
@@ -224,12 +222,12 @@ class Ledger:
         return ours
 
     def skip_to(self, offset: int) -> None:
-        """Go on reading elsewhere. What lies between counts as lost."""
+        """Continue at another offset. Acknowledged records before it count as lost."""
         self.next_offset = offset
         self._find_lost()
 
     def finish(self) -> None:
-        """Everything was read to the end: what was acknowledged and not seen is lost."""
+        """Everything was read: acknowledged records that were not seen are lost."""
         while self._acknowledged:
             self._note_if_lost(heapq.heappop(self._acknowledged)[2])
         for writer in self._writers.values():
@@ -240,12 +238,12 @@ class Ledger:
     def _check_places(self, offsets: Times, times_us: Times) -> None:
         first, count = int(offsets[0]), len(offsets)
         if first != self.next_offset:
-            self.violate("dense", f"offset {first} was read where {self.next_offset} comes next")
+            self.violate("dense", f"offset {first} was read, but {self.next_offset} comes next")
         wanted = np.arange(first, first + count, dtype=np.uint64)
         if not np.array_equal(offsets, wanted):
             self.violate("dense", f"offsets {first} to {offsets[-1]} are not {count} in turn")
         if int(times_us[0]) < self._latest_us or (times_us[1:] < times_us[:-1]).any():
-            self.violate("time", f"the records from offset {first} on go back in time")
+            self.violate("time", f"timestamps decrease among the records from offset {first} on")
         self._latest_us = max(self._latest_us, int(times_us[-1]))
         self.next_offset = first + count
         self._taken = max(self._taken, self.next_offset)
@@ -255,22 +253,22 @@ class Ledger:
         writer = self._writers.get(stretch.writer)
         if writer is None:
             rule: Rule = "once" if 0 < stretch.writer <= self._writers_opened else "origin"
-            self.violate(rule, f"{_told(stretch)}, and nothing more was to come from that writer")
+            self.violate(rule, f"{_place(stretch)}, but that writer has no open append")
             return
         if stretch.first + stretch.count > writer.called:
-            self.violate("origin", f"{_told(stretch)}, and it has called {writer.called} so far")
+            self.violate("origin", f"{_place(stretch)}, but it has called only {writer.called}")
             return
         for seen in writer.numbers.see(stretch.first, stretch.count):
             if seen.how == "twice":
-                self.violate("once", f"{_told(stretch)}: number {seen.first} was read before")
+                self.violate("once", f"{_place(stretch)}: number {seen.first} was read before")
             elif seen.how != "missing":
                 if seen.how != "new":
-                    self.violate("order", f"{_told(stretch)}: after later ones of that writer")
+                    self.violate("order", f"{_place(stretch)}: after later ones of that writer")
                 self._match(writer, seen, stretch, times_us)
         self._forget(stretch.writer)
 
     def _match(self, writer: _Writer, seen: Seen, stretch: Stretch, times_us: Times) -> None:
-        """Hold records that were read against the appends that wrote them."""
+        """Match records that were read with the appends that wrote them."""
         for call, low, high in _overlapping(writer.calls, seen.first, seen.first + seen.count):
             start = stretch.offset - stretch.first + call.first
             if call.seen_at is None:
@@ -288,12 +286,12 @@ class Ledger:
         elif call.outcome == "ok" and (start, time_us) != (call.offset, call.timestamp_us):
             self.violate("position", f"{call} was read at {start}, time {time_us}")
         if start < call.floor:
-            self.violate("real-time", f"{call} is at {start}; taken was all below {call.floor}")
+            self.violate("real-time", f"{call} is at {start}, but all below {call.floor} was taken")
 
     # Forgetting
 
     def _find_lost(self) -> None:
-        """What was acknowledged at an offset that the reader has passed must have been seen."""
+        """Report acknowledged records that the reader has passed without seeing them."""
         while self._acknowledged and self._acknowledged[0][0] <= self.next_offset:
             self._note_if_lost(heapq.heappop(self._acknowledged)[2])
 
@@ -322,6 +320,6 @@ def _overlapping(calls: deque[Call], first: int, limit: int) -> Iterator[tuple[C
             return
 
 
-def _told(stretch: Stretch) -> str:
+def _place(stretch: Stretch) -> str:
     last = stretch.first + stretch.count - 1
     return f"offset {stretch.offset} has writer {stretch.writer}, numbers {stretch.first} to {last}"

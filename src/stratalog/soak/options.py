@@ -1,4 +1,4 @@
-"""What a soak may be told, with the defaults and limits stated."""
+"""The options of a soak, with their defaults and limits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DURATION_S_MAX = 365 * 86_400.0
 
 @dataclass(frozen=True, kw_only=True)
 class SoakOptions:
-    """How much is written, by how many, for how long, and what happens meanwhile."""
+    """How much the soak writes, with how many writers, for how long, and its chores."""
 
     rate: float = 200.0
-    """Records per second, about which the rate wanders."""
+    """Records per second on average; the rate wanders about it."""
 
     duration_s: float = 60.0
-    """How long it writes. Reading the rest and the last checks come after that."""
+    """How long it writes. Then it reads the rest and makes the last checks."""
 
     writers: int = 3
     """How many writers share the log."""
@@ -33,20 +33,20 @@ class SoakOptions:
     """The mean size of a record. A few are many times larger."""
 
     life_s: float = 8.0
-    """The mean time after which a writer is killed, or closed, and another takes its place."""
+    """The mean time after which a writer is killed, or closed, and replaced."""
 
     chore_s: float = 3.0
-    """The mean time between two collections, sweeps, pins and reads on the side. A fork is four
-    times rarer."""
+    """The mean time between two collections, sweeps, pins and side reads. Forks are four times
+    rarer."""
 
     lag_max: int = 100_000
-    """How many records the reader may be behind before the writers wait for it."""
+    """How many records the reader may lag behind before the writers wait for it."""
 
     drain_timeout_s: float = 120.0
     """How long the reader may take to read the rest."""
 
     force: bool = False
-    """Also write to a log that is there already. What is in it stays: it is not collected."""
+    """Also write to an existing log. Its records stay: it is not collected."""
 
     def __post_init__(self) -> None:
         _require(0 < self.rate <= RATE_MAX, "rate is positive, up to a million")
@@ -66,5 +66,5 @@ class SoakOptions:
 def _require(holds: bool, rule: str) -> None:
     if not holds:
         raise Invalid(
-            f"not a legal option of a soak: {rule}", hint="docs/guide/proof.md tells about each."
+            f"not a legal option of a soak: {rule}", hint="docs/guide/proof.md explains each."
         )

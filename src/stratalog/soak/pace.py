@@ -1,8 +1,8 @@
 """How fast to write: a rate that wanders, with bursts and silences.
 
-Real load is never even, and even load finds nothing. The rate stays for a while somewhere between a
-quarter and twice of what was asked for; now and then it is many times that for a moment, or nothing
-at all, though not in the beginning. All of it is drawn from the given source, so a seed decides it.
+Real load is never even, and even load finds nothing. The rate stays for a while between a quarter
+and twice the requested one. Now and then it is many times that for a moment, or zero, though not in
+the beginning. All of it is drawn from the given source of randomness, so a seed determines it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BURST = 8.0
 
 
 class Pace:
-    """How many records are due by when."""
+    """Says how many records are due at which time."""
 
     def __init__(self, rate: float, random: Callable[[], float]) -> None:
         self._rate = rate
@@ -26,7 +26,7 @@ class Pace:
         """Records per second at this moment."""
 
     def due(self, elapsed_s: float) -> int:
-        """How many should have been written by now, since the beginning."""
+        """How many records should have been written since the beginning."""
         while self._at_s < elapsed_s:
             if self._at_s >= self._until_s:
                 self._change()

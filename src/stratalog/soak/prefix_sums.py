@@ -1,8 +1,8 @@
-"""What any stretch of the log adds up to, known from having read the log once.
+"""The sum of any stretch of the log, from having read the log once.
 
-The setsum of all that was read so far is kept at the end of each batch. The difference of two is
-the sum of what lies between, so whatever reads that stretch by another way (a scan, a pin, a fork)
-must come to the same. Only the newest ones are kept.
+At the end of each batch the setsum of all records read so far is kept. The difference of two is the
+sum of the records between. Another way to read that stretch (a scan, a pin, a fork) must come to
+the same sum. Only the newest sums are kept.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ def sum_of_batch(batch: pa.RecordBatch) -> Setsum:
 
 
 class PrefixSums:
-    """Sums up to the ends of the batches that were read last."""
+    """Sums up to the ends of the last batches."""
 
     def __init__(self, first_offset: int) -> None:
         self._marks: deque[tuple[int, Setsum]] = deque([(first_offset, EMPTY)], maxlen=KEPT_MAX)
 
     def add(self, limit: int, batch_sum: Setsum) -> None:
-        """A batch was read that follows the last one and ends before ``limit``."""
+        """Add the next batch, which ends before ``limit``."""
         self._marks.append((limit, self._marks[-1][1] + batch_sum))
 
     def offsets(self, low: int = 0, high: int | None = None) -> list[int]:
-        """Where a stretch may begin and end, from one offset to another."""
+        """The offsets between two others at which a stretch may begin and end."""
         known = (offset for offset, _ in self._marks if offset >= low)
         return [offset for offset in known if high is None or offset <= high]
 
     def draw(
         self, random: Callable[[], float], low: int = 0, high: int | None = None
     ) -> tuple[int, int] | None:
-        """Some stretch between two offsets, if there is one."""
+        """A random stretch between two offsets, if there is one."""
         offsets = self.offsets(low, high)
         if len(offsets) < 2:
             return None
@@ -51,7 +51,7 @@ class PrefixSums:
         return offsets[first], offsets[last]
 
     def between(self, first: int, limit: int) -> Setsum | None:
-        """The sum of a stretch. None once its beginning is forgotten."""
+        """The sum of a stretch. None once its ends are forgotten."""
         known = dict(self._marks)
         if first not in known or limit not in known:
             return None

@@ -1,4 +1,4 @@
-"""What a soak has done so far, and what it has shown in the end."""
+"""The progress of a soak, and its result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from stratalog.soak.ledger import Violation
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment of a soak."""
+    """The state of a soak at one moment."""
 
     elapsed_s: float
     rate: float
-    """Records acknowledged per second, lately; over all of it in a report."""
+    """Records acknowledged per second: recently, or in a report over the whole soak."""
 
     called: int
     """Records that were handed to a writer. Each is acknowledged, failed, unknown, or under way."""
@@ -22,15 +22,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     unknown: int
     landed: int
-    """Of the unknown ones, how many were read."""
+    """How many of the unknown ones were read."""
 
     read: int
     others: int
-    """Records that were read and are not of this soak."""
+    """Records that were read, but come from another program."""
 
     lag: int
     remembered: int
-    """Appends that are kept in memory because they are not matched yet."""
+    """Appends kept in memory, because they are not matched yet."""
 
     appends: Timing
     opened: int
@@ -47,16 +47,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     forks: int
     side_reads: int
     refused: int
-    """Chores that met another one and stepped back."""
+    """Chores that met another one and gave up."""
 
     troubles: int
-    """Times that the store did not answer for so long that somebody gave up."""
+    """Operations that were given up because the store did not answer in time."""
 
     violations: int
 
 
 class SoakReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a soak. ``violations`` holds the first ones; ``figures`` counts all."""
+    """The result of a soak. ``violations`` holds the first ones; ``figures`` counts all."""
 
     url: str
     run: str
@@ -65,7 +65,7 @@ class SoakReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proven(self) -> bool:
-        """Whether everything that was written and read maps one to one."""
+        """Whether all written and read records map one to one."""
         return not self.violations
 
     def to_dict(self) -> dict[str, object]:

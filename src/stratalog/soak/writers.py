@@ -1,9 +1,9 @@
-"""The writers of a soak: they append what is due, are killed at random, and are opened again.
+"""The writers of a soak: they append due records, are killed at random, and are opened again.
 
-A writer is shared by a few callers, each with one append under way, as requests share a server.
-Whoever opens the writers decides what they are: here objects of this process, in the tests real
-processes. A killed one is abandoned: what it had under way may happen or not, and its callers never
-hear of it.
+A few callers share a writer, each with one append under way, as requests share a server. The
+function that opens the writers decides what they are: here objects of this process, in the tests
+real processes. A killed writer is abandoned: its appends under way may happen or not, and its
+callers get no answer.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ LENGTH_MAX = 1 * MIB
 
 
 class SoakWriter(Protocol):
-    """Whoever appends: all of the bodies or none, side by side. Gives the first position."""
+    """Appends all of the bodies side by side, or none. Returns the first position."""
 
     async def append(self, bodies: Sequence[bytes]) -> LogPosition: ...
 
     async def close(self) -> None:
-        """End it in order: everything that was called is answered."""
+        """End it in order: every call is answered."""
         ...
 
     async def kill(self) -> None:
@@ -48,11 +48,11 @@ class SoakWriter(Protocol):
 
 
 OpenWriter = Callable[[str, WriterOptions], Awaitable[SoakWriter]]
-"""Opens a writer under a name, with the options of its own."""
+"""Opens a writer under a name, with its own options."""
 
 
 class LocalWriter:
-    """A writer of this process. Killing it means never to look at it again."""
+    """A writer of this process. A killed one is never looked at again."""
 
     def __init__(self, log: LogWriter, abandoned: set[asyncio.Task[None]]) -> None:
         self._log = log
@@ -67,7 +67,7 @@ class LocalWriter:
         await self._log.close()
 
     async def kill(self) -> None:
-        # Its tasks go on by themselves until nothing is left to do; then it is gone.
+        # Its tasks go on until they have nothing left to do.
         burial = asyncio.ensure_future(self._bury())
         self._abandoned.add(burial)
         burial.add_done_callback(self._abandoned.discard)
@@ -78,7 +78,7 @@ class LocalWriter:
 
 
 def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[None]]) -> OpenWriter:
-    """Writers of this process; ``abandoned`` holds what is left of the killed ones."""
+    """Opens writers of this process; ``abandoned`` holds the last tasks of killed ones."""
 
     async def open_writer(name: str, options: WriterOptions) -> SoakWriter:
         log = await LogWriter.open(store, writer=name, options=options, runtime=runtime)
@@ -88,7 +88,7 @@ def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[Non
 
 
 class Supply:
-    """The records that are due and that nobody has taken yet."""
+    """The records that are due and not yet taken by a caller."""
 
     def __init__(self, options: SoakOptions, ledger: Ledger, runtime: Runtime) -> None:
         self._options = options
@@ -97,7 +97,7 @@ class Supply:
         self._waiting = 0
 
     async def fill(self, stopping: asyncio.Event) -> None:
-        """Let records become due, at a pace that wanders, while the reader keeps up."""
+        """Make records due, at a wandering pace, while the reader keeps up."""
         pace = Pace(self._options.rate, self._runtime.random)
         clock = asyncio.get_running_loop().time
         started_s, given = clock(), 0
@@ -110,7 +110,7 @@ class Supply:
             await asyncio.sleep(TICK_S)
 
     def take(self) -> int:
-        """How many records a caller is to append now, perhaps none."""
+        """How many records a caller is to append now; it may be none."""
         most = min(self._waiting, BATCH_RECORDS_MAX)
         count = min(most, 1 + int(self._runtime.random() * most))
         self._waiting -= count
@@ -118,7 +118,7 @@ class Supply:
 
 
 class Writers:
-    """All writers of a soak, and what became of them."""
+    """All writers of a soak, with counts of their fates."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Writers:
         self.opened = self.killed = self.troubles = 0
 
     async def keep_one(self, name: str, stopping: asyncio.Event) -> None:
-        """Have one writer open until the soak ends, each for a while."""
+        """Keep one writer open until the soak ends, each for a while."""
         while not stopping.is_set():
             try:
                 writer = await self._open(name, self._draw_options())
@@ -177,7 +177,7 @@ class Writers:
             await asyncio.gather(*callers, whole_life, return_exceptions=True)
 
     async def _call(self, writer: SoakWriter, ending: asyncio.Event) -> None:
-        """One caller: appends until it is told to end, or until an append is not acknowledged."""
+        """Append until ``ending``, or until an append is not acknowledged."""
         number = self._ledger.open_writer()
         try:
             while not ending.is_set():
@@ -226,7 +226,7 @@ class Writers:
         return min(LENGTH_MAX, HEADER_BYTES + int(2 * mean * self._runtime.random()))
 
     def _draw_options(self) -> WriterOptions:
-        """Another shape of fragments and of the tree for each opening."""
+        """Draw another shape of fragments and of the tree for each opening."""
         draw = self._runtime.random
         rollup = 2 + int(11 * draw())
         return WriterOptions(
