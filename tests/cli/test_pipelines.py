@@ -16,7 +16,7 @@ import signals
 import stratalog as sl
 from cli.calls import TIMEOUT_S, call, call_json, error_json, run
 from pipeline.test_report import made
-from stratalog.cli.commands.herd.pipelines import _Rounds
+from stratalog.cli.commands.herd.pipeline import _Rounds
 from stratalog.cli.exits import exit_code
 from stratalog.pipeline.run.run import RunEvent
 from stratalog.pipeline.run.run_report import Failure, RunReport

@@ -10,20 +10,20 @@ from stratalog._version import __version__
 from stratalog.cli.commands.check.scrub import scrub
 from stratalog.cli.commands.check.soak import soak
 from stratalog.cli.commands.check.verify import verify
-from stratalog.cli.commands.herd.disks import disks
-from stratalog.cli.commands.herd.herds import herds
-from stratalog.cli.commands.herd.pipelines import pipelines
-from stratalog.cli.commands.keep.certificates import certificates
+from stratalog.cli.commands.disk import disks
+from stratalog.cli.commands.herd.herd import herds
+from stratalog.cli.commands.herd.pipeline import pipelines
+from stratalog.cli.commands.keep.certificate import certificates
 from stratalog.cli.commands.keep.collect import collect
 from stratalog.cli.commands.keep.compact import compact
-from stratalog.cli.commands.keep.cursors import cursors
+from stratalog.cli.commands.keep.cursor import cursors
 from stratalog.cli.commands.keep.erase import erase
-from stratalog.cli.commands.keep.pins import pins
-from stratalog.cli.commands.keep.policies import policies
+from stratalog.cli.commands.keep.pin import pins
+from stratalog.cli.commands.keep.policy import policies
 from stratalog.cli.commands.keep.sweep import sweep
 from stratalog.cli.commands.log.cost import cost
 from stratalog.cli.commands.log.destroy import destroy
-from stratalog.cli.commands.log.doctor import doctor
+from stratalog.cli.commands.check.doctor import doctor
 from stratalog.cli.commands.log.fork import copy, fork
 from stratalog.cli.commands.log.info import info, init
 from stratalog.cli.commands.log.seal import migrate, seal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.commands.herd.pipelines import Conf, Interval, Master, Remote, settings_of
+from stratalog.cli.commands.herd.pipeline import Conf, Interval, Master, Remote, settings_of
 from stratalog.cli.parameters import AsJson, Url, Verbose, grace_s, logged
 
 if TYPE_CHECKING:

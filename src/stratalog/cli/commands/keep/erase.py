@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.commands.herd.pipelines import Conf, Interval, Master, Remote, settings_of
-from stratalog.cli.commands.keep.certificates import facts, tell, write_certificate
+from stratalog.cli.commands.herd.pipeline import Conf, Interval, Master, Remote, settings_of
+from stratalog.cli.commands.keep.certificate import facts, tell, write_certificate
 from stratalog.cli.exits import INCOMPLETE
 from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, logged
 from stratalog.errors import Invalid, NotHappened

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.commands.herd import herds as of_herds
+from stratalog.cli.commands.herd import herd as of_herds
 from stratalog.cli.commands.herd import pipeline_display as display
-from stratalog.cli.commands.herd.herds import Root
+from stratalog.cli.commands.herd.herd import Root
 from stratalog.cli.help import Group
 from stratalog.cli.parameters import AsJson, Verbose, duration_s, in_a_directory, logged
 from stratalog.errors import Corrupt, NotHappened
