@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from stratalog._version import __version__
+from stratalog.cli.commands.check.doctor import doctor
 from stratalog.cli.commands.check.scrub import scrub
 from stratalog.cli.commands.check.soak import soak
 from stratalog.cli.commands.check.verify import verify
@@ -21,16 +22,20 @@ from stratalog.cli.commands.keep.erase import erase
 from stratalog.cli.commands.keep.pin import pins
 from stratalog.cli.commands.keep.policy import policies
 from stratalog.cli.commands.keep.sweep import sweep
+from stratalog.cli.commands.log.copy import copy
 from stratalog.cli.commands.log.cost import cost
 from stratalog.cli.commands.log.destroy import destroy
-from stratalog.cli.commands.check.doctor import doctor
-from stratalog.cli.commands.log.fork import copy, fork
-from stratalog.cli.commands.log.info import info, init
-from stratalog.cli.commands.log.seal import migrate, seal
+from stratalog.cli.commands.log.fork import fork
+from stratalog.cli.commands.log.info import info
+from stratalog.cli.commands.log.init import init
+from stratalog.cli.commands.log.migrate import migrate
+from stratalog.cli.commands.log.seal import seal
 from stratalog.cli.commands.log.sinks import sinks
 from stratalog.cli.commands.records.append import append
-from stratalog.cli.commands.records.read import follow, read
+from stratalog.cli.commands.records.follow import follow
+from stratalog.cli.commands.records.read import read
 from stratalog.cli.exits import exits_as_text
+from stratalog.cli.groups import spread
 from stratalog.cli.program import Program
 
 app = typer.Typer(
@@ -90,7 +95,7 @@ for command in (
     cost,
     soak,
 ):
-    app.command()(command)
+    app.command()(spread(command))
 app.add_typer(cursors)
 app.add_typer(pins)
 app.add_typer(certificates)

@@ -7,29 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, run
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import Name, Url, duration
+from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict
 from stratalog.runtime import DEFAULT_RUNTIME
 
 if TYPE_CHECKING:
     from stratalog.objectlog.holds import Pin, PinStore
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
-
 FORK_PIN = "fork_"
 """How the names of the pins begin that forks make."""
 
-pins = typer.Typer(
-    cls=Group,
-    name="pin",
-    no_args_is_help=True,
+pins = Commands(
+    "pin",
     help="Named holds on a stretch of a log; collection deletes nothing that a pin reaches.",
 )
 
 
 @pins.command("list")
-def list_pins(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_pins(url: Url, *, reply: Reply) -> None:
     """Show all pins of a log, what they hold and until when.
 
     One that is past its expiry holds until a collection finds it.
@@ -41,28 +38,8 @@ def list_pins(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> No
     async def work() -> list[Pin]:
         return await _pins_of(url).list()
 
-    found = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json([_facts(pin) for pin in found])
-        return
-    if not found:
-        output.say("there are no pins")
-        return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("name", "offsets", "bytes", "expires", "by", "note"):
-        table.add_column(title, justify="right" if title in ("offsets", "bytes") else "left")
-    for pin in found:
-        table.add_row(
-            pin.name,
-            f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
-            output.size(pin.fragment_bytes),
-            _expiry(pin),
-            pin.owner,
-            pin.note,
-        )
-    output.draw(table)
+    found = reply.run(work())
+    reply.result(found, lambda found: [_facts(pin) for pin in found], _show_list)
 
 
 @pins.command("create")
@@ -83,15 +60,11 @@ def create_pin(
     ] = None,
     expires: Annotated[
         float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
-        ),
+        duration("A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never."),
     ] = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Hold a stretch of a log, in whole fragments, as it is now.
 
@@ -115,7 +88,7 @@ def create_pin(
             name, first, to_offset, note=note, expires_us=_from_now_us(expires)
         )
 
-    _tell("created", run(work(), verbose=verbose), as_json)
+    _reply("created", reply.run(work()), reply)
 
 
 @pins.command("renew")
@@ -123,15 +96,10 @@ def renew_pin(
     url: Url,
     name: Name,
     expires: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="That long from now, e.g. 90m, 6h, 7d. Without it, never.",
-        ),
+        float | None, duration("That long from now, e.g. 90m, 6h, 7d. Without it, never.")
     ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Give a pin another expiry, counted from now; without --expires, none at all.
 
@@ -144,7 +112,7 @@ def renew_pin(
     async def work() -> Pin:
         return await (await _pins_of(url).load(name)).renew(_from_now_us(expires))
 
-    _tell("renewed", run(work(), verbose=verbose), as_json)
+    _reply("renewed", reply.run(work()), reply)
 
 
 @pins.command("release")
@@ -154,8 +122,8 @@ def release_pin(
     force: Annotated[
         bool, typer.Option("--force", help="Also the pin of a fork, which is damaged by it.")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Let go of a pin. What only it held goes with the next collection.
 
@@ -176,7 +144,7 @@ def release_pin(
         await pin.release()
         return pin
 
-    _tell("released", run(work(), verbose=verbose), as_json)
+    _reply("released", reply.run(work()), reply)
 
 
 def _pins_of(url: str) -> PinStore:
@@ -208,10 +176,29 @@ def _facts(pin: Pin) -> dict[str, object]:
     }
 
 
-def _tell(done: str, pin: Pin, as_json: bool) -> None:
-    if as_json:
-        output.write_json({"done": done, **_facts(pin)})
-        return
+def _reply(done: str, pin: Pin, reply: Reply) -> None:
     held = f"offsets {pin.from_offset} to {pin.to_offset - 1} ({output.size(pin.fragment_bytes)})"
     until = "" if done == "released" else f", expires {_expiry(pin)}"
-    output.say(f"{done} the pin {pin.name} of {held}{until}")
+    reply.result(
+        pin,
+        lambda pin: {"done": done, **_facts(pin)},
+        lambda pin: output.say(f"{done} the pin {pin.name} of {held}{until}"),
+    )
+
+
+def _show_list(found: list[Pin]) -> None:
+    if not found:
+        output.say("there are no pins")
+        return
+    titles = ("name", "offsets", "bytes", "expires", "by", "note")
+    table = output.table(*titles, right=("offsets", "bytes"))
+    for pin in found:
+        table.add_row(
+            pin.name,
+            f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
+            output.size(pin.fragment_bytes),
+            _expiry(pin),
+            pin.owner,
+            pin.note,
+        )
+    output.draw(table)

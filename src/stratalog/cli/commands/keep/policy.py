@@ -7,31 +7,26 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Verbose, duration_s, lasting, run, size_bytes
-from stratalog.errors import Invalid, NotFound, NotHappened, StratalogError
-from stratalog.store import redact
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import PLACE, duration, place
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import decoded, size_bytes
+from stratalog.errors import NotFound, StratalogError
 
 if TYPE_CHECKING:
     from stratalog.objectlog import Policy
     from stratalog.store import Store
 
-LOGS_AT_ONCE = 32
-SHOWN_MAX = 20
+T = TypeVar("T")
 
-Place = Annotated[
-    str,
-    typer.Argument(
-        metavar="URL",
-        callback=lasting,
-        help="The log: a directory, or file://, s3://, gs:// or az://. With --log, the herd.",
-    ),
-]
+LOGS_AT_ONCE = 32
+
+Place = Annotated[str, place("URL", f"The log: {PLACE} With --log, the herd.")]
 Logs = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,18 +36,86 @@ Logs = Annotated[
     ),
 ]
 
-policies = typer.Typer(
-    cls=Group,
-    name="policy",
-    no_args_is_help=True,
+policies = Commands(
+    "policy",
     help="What the pipeline keeps of a log: what lives, for how long, how much.",
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a policy says, option by option."""
+
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="The last record of each key lives: an expression over body, offset, timestamp.",
+        ),
+    ] = None
+    tombstone: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="With --key: whether a record says that its key is gone."),
+    ] = None
+    grace: Annotated[
+        float | None, duration("With --tombstone: how long it lives.", show_default="1d")
+    ] = None
+    live: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="What lives: a query over the view log (offset, timestamp, body) "
+            "that gives offsets.",
+        ),
+    ] = None
+    retain_age: Annotated[float | None, duration("What is older goes, as in 30d or 12h.")] = None
+    retain_bytes: Annotated[
+        int | None,
+        typer.Option(
+            parser=size_bytes,
+            metavar="SIZE",
+            help="The oldest go until the rest is no more than this, as in 10GiB.",
+        ),
+    ] = None
+    live_share_min: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Rewrite fragments of which less than this lives; 1 drops every dead record.",
+            show_default="0.5",
+        ),
+    ] = None
+    new_records_min: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Do not ask again what lives before so many records have come.",
+            show_default="1; 0 with --tombstone",
+        ),
+    ] = None
+
+    def policy(self) -> Policy:
+        from stratalog.objectlog import Live, Policy, Retention, Thresholds
+
+        live = _unless_empty(
+            Live, key=self.key, tombstone=self.tombstone, grace_s=self.grace, sql=self.live
+        )
+        retain = _unless_empty(Retention, age_s=self.retain_age, bytes=self.retain_bytes)
+        thresholds = _unless_empty(
+            Thresholds, live_share_min=self.live_share_min, new_records_min=self.new_records_min
+        )
+        policy = Policy(live=live, retain=retain, thresholds=thresholds)
+        policy.check_useful()
+        return policy
+
+
+def _unless_empty(rule: Callable[..., T], **facts: object) -> T | None:
+    return None if all(each is None for each in facts.values()) else rule(**facts)
+
+
 @policies.command("get")
-def get_policy(
-    url: Place, logs: Logs = None, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+def get_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
     """Show the policy of a log, or of logs of a herd.
 
     Examples:
@@ -66,83 +129,23 @@ def get_policy(
             return await PolicyStore(store).load()
         except NotFound as error:
             if logs is None:
-                raise await _told_why(store, error) from None
+                raise await _why_none(store, error) from None
             return None
 
-    done = _for_each(url, logs, load, verbose=verbose)
-    if as_json:
-        facts = [_facts(each.policy, each.name) for each in done if not each.error]
-        output.write_json(facts if logs is not None else facts[0])
-    elif logs is None:
-        for line in _lines(done[0].policy):
-            output.say(line)
+    done = _for_each(url, logs, load, reply)
+    if logs is None:
+        reply.result(done[0], _facts, lambda alone: output.say_all(_lines(alone.policy)))
     else:
-        _draw(done)
+        done_well = [each for each in done if each.error is None]
+        reply.result(done_well, lambda done: [_facts(each) for each in done], _draw)
     _end(done)
 
 
 @policies.command("set")
 def set_policy(
     url: Place,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="The last record of each key lives: an expression over body, offset, timestamp.",
-        ),
-    ] = None,
-    tombstone: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="With --key: whether a record says that its key is gone."),
-    ] = None,
-    grace: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="With --tombstone: how long it lives.",
-            show_default="1d",
-        ),
-    ] = None,
-    live: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="What lives: a query over the view log (offset, timestamp, body) "
-            "that gives offsets.",
-        ),
-    ] = None,
-    retain_age: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s, metavar="DURATION", help="What is older goes, as in 30d or 12h."
-        ),
-    ] = None,
-    retain_bytes: Annotated[
-        int | None,
-        typer.Option(
-            parser=size_bytes,
-            metavar="SIZE",
-            help="The oldest go until the rest is no more than this, as in 10GiB.",
-        ),
-    ] = None,
-    live_share_min: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Rewrite fragments of which less than this lives; 1 drops every dead record.",
-            show_default="0.5",
-        ),
-    ] = None,
-    new_records_min: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Do not ask again what lives before so many records have come.",
-            show_default="1; 0 with --tombstone",
-        ),
-    ] = None,
+    *,
+    rules: Rules,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -150,8 +153,7 @@ def set_policy(
         ),
     ] = None,
     logs: Logs = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    reply: Reply,
 ) -> None:
     """Say what `stratalog pipeline run` keeps of a log.
 
@@ -165,37 +167,31 @@ def set_policy(
       stratalog policy set events --retain-bytes 10GiB --retain-age 12w
       stratalog policy set settings-log --file policy.json
     """
-    from stratalog.objectlog import PolicyStore
+    from stratalog.objectlog import Policy, PolicyStore
 
-    options = (key, tombstone, grace, live, retain_age, retain_bytes)
-    given = [each for each in (*options, live_share_min, new_records_min) if each is not None]
-    if file is not None:
-        if given:
-            raise typer.BadParameter("--file says all of it: leave the other options out")
-        policy = _from_file(file)
+    if file is None:
+        policy = rules.policy()
+    elif rules != Rules():
+        raise typer.BadParameter("--file says all of it: leave the other options out")
     else:
-        policy = _from_options(*options, live_share_min, new_records_min)
+        policy = decoded(file, Policy.from_text)
 
     async def put(store: Store) -> Policy | None:
         return await PolicyStore(store).set(policy)
 
-    done = _for_each(url, logs, put, verbose=verbose)
-    if as_json:
-        names = {} if logs is None else {"logs": [each.name for each in done if not each.error]}
-        output.write_json({"done": "set", "policy": policy.to_dict(), **names})
-    else:
-        count = sum(each.error is None for each in done)
-        where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
-        output.say(f"set {where}")
-        for line in _rules(policy):
-            output.say(f"  {line}")
+    done = _for_each(url, logs, put, reply)
+    count = sum(each.error is None for each in done)
+    where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
+    reply.result(
+        policy,
+        lambda policy: {"done": "set", "policy": policy.to_dict(), **_names(done)},
+        lambda policy: output.say_all([f"set {where}", *(f"  {line}" for line in _rules(policy))]),
+    )
     _end(done)
 
 
 @policies.command("remove")
-def remove_policy(
-    url: Place, logs: Logs = None, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+def remove_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
     """Remove the policy of a log, and the cursor that held what it kept.
 
     What was held may then be collected up to the lowest of the other cursors.
@@ -212,55 +208,11 @@ def remove_policy(
             if logs is None:
                 raise
 
-    done = _for_each(url, logs, remove, verbose=verbose)
-    if as_json:
-        names = {} if logs is None else {"logs": [each.name for each in done if not each.error]}
-        output.write_json({"done": "removed", **names})
-    else:
-        count = output.count(sum(each.error is None for each in done), "log")
-        output.say("removed the policy" if logs is None else f"{count} without a policy now")
+    done = _for_each(url, logs, remove, reply)
+    count = output.count(sum(each.error is None for each in done), "log")
+    text = "removed the policy" if logs is None else f"{count} without a policy now"
+    reply.result(text, lambda _: {"done": "removed", **_names(done)}, output.say)
     _end(done)
-
-
-# What is asked for
-
-
-def _from_options(
-    key: str | None,
-    tombstone: str | None,
-    grace_s: float | None,
-    live: str | None,
-    age_s: float | None,
-    num_bytes: int | None,
-    live_share_min: float | None,
-    new_records_min: int | None,
-) -> Policy:
-    from stratalog.objectlog import Live, Policy, Retention, Thresholds
-
-    rules = (key, tombstone, grace_s, live)
-    has_thresholds = live_share_min is not None or new_records_min is not None
-    policy = Policy(
-        live=None
-        if all(each is None for each in rules)
-        else Live(key=key, tombstone=tombstone, grace_s=grace_s, sql=live),
-        retain=None
-        if age_s is None and num_bytes is None
-        else Retention(age_s=age_s, bytes=num_bytes),
-        thresholds=Thresholds(live_share_min=live_share_min, new_records_min=new_records_min)
-        if has_thresholds
-        else None,
-    )
-    policy.check_useful()
-    return policy
-
-
-def _from_file(file: Path) -> Policy:
-    from stratalog.objectlog import Policy
-
-    try:
-        return Policy.from_text(file.read_bytes())
-    except Invalid as error:
-        raise Invalid(f"{file}: {error}", hint=error.hint) from None
 
 
 # The logs
@@ -279,18 +231,17 @@ def _for_each(
     url: str,
     patterns: Sequence[str] | None,
     work: Callable[[Store], Awaitable[Policy | None]],
-    *,
-    verbose: bool,
+    reply: Reply,
 ) -> list[_Done]:
     """Do it to the log at this place, whose error is the command's; or to some of a herd."""
-    if patterns is None:
-        from stratalog.store import open_store
+    if patterns is not None:
+        return reply.run(_in_a_herd(url, patterns, work))
+    from stratalog.store import open_store
 
-        async def alone() -> list[_Done]:
-            return [_Done(None, await work(open_store(url)))]
+    async def alone() -> list[_Done]:
+        return [_Done(None, await work(open_store(url)))]
 
-        return run(alone(), verbose=verbose)
-    return run(_in_a_herd(url, patterns, work), verbose=verbose)
+    return reply.run(alone())
 
 
 async def _in_a_herd(
@@ -321,7 +272,7 @@ async def _in_a_herd(
         return [*await asyncio.gather(*map(one, names))]
 
 
-async def _told_why(store: Store, error: NotFound) -> NotFound:
+async def _why_none(store: Store, error: NotFound) -> NotFound:
     """Why there is no policy: no log, or half a change of one that was cut short."""
     from stratalog.objectlog import CursorStore
     from stratalog.objectlog.stored import POLICY_CURSOR, load_manifest
@@ -338,12 +289,19 @@ async def _told_why(store: Store, error: NotFound) -> NotFound:
     )
 
 
-# Telling
+# Showing
 
 
-def _facts(policy: Policy | None, name: str | None) -> dict[str, object]:
+def _names(done: Sequence[_Done]) -> dict[str, object]:
+    """The logs of a herd for which it was done. A log alone has no name."""
+    names = [each.name for each in done if each.error is None]
+    return {} if names == [None] else {"logs": names}
+
+
+def _facts(done: _Done) -> dict[str, object]:
+    policy = done.policy
     return {
-        **({} if name is None else {"log": name}),
+        **({} if done.name is None else {"log": done.name}),
         "policy": None if policy is None else policy.to_dict(),
         "judged": None if policy is None else policy.judged,
         "epoch_us": None if policy is None else policy.epoch_us,
@@ -395,26 +353,16 @@ def _lasting(seconds: float) -> str:
 
 
 def _draw(done: Sequence[_Done]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("log", "policy"):
-        table.add_column(title, overflow="fold")
+    table = output.table("log", "policy", fold=("log", "policy"))
     for each in done:
-        if each.error is None:
-            told = "-" if each.policy is None else "\n".join(_rules(each.policy))
-            table.add_row(each.name or "", told)
+        rules = "-" if each.policy is None else "\n".join(_rules(each.policy))
+        table.add_row(each.name or "", rules)
     output.draw(table)
 
 
 def _end(done: Sequence[_Done]) -> None:
-    """Tell of the logs that failed. They are not among the results."""
-    failed = [each for each in done if each.error is not None]
-    if not failed:
-        return
-    for each in failed[:SHOWN_MAX]:
-        assert each.error is not None
-        output.complain("warning", "yellow", redact(f"the log {each.name}: {each.error}"))
-    if len(failed) > SHOWN_MAX:
-        output.complain("warning", "yellow", f"and {len(failed) - SHOWN_MAX:,} more")
-    raise typer.Exit(exits.exit_code(NotHappened("")))
+    """Warn of the logs that failed. They are not among the results."""
+    failed = [f"the log {each.name}: {each.error}" for each in done if each.error is not None]
+    output.warn_of(failed)
+    if failed:
+        raise typer.Exit(exits.NOT_HAPPENED)

@@ -7,21 +7,20 @@ from typing import Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 from stratalog.errors import NotFound
 from stratalog.runtime import DEFAULT_RUNTIME
 
-sinks = typer.Typer(
-    cls=Group,
-    name="sinks",
-    no_args_is_help=True,
+sinks = Commands(
+    "sinks",
     help="Queries that write in numbered batches: a stream of Spark, for example.",
 )
 
 
 @sinks.command("list")
-def list_sinks(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_sinks(url: Url, *, reply: Reply) -> None:
     """Show all queries that the log remembers, with the last batch of each.
 
     Example:
@@ -35,31 +34,17 @@ def list_sinks(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> N
 
         store = PatientStore(open_store(url), DEFAULT_RUNTIME, LINK_TIMEOUT_S)
         manifest, _ = await load_manifest(store)
-        return dict(manifest.sinks or {})
+        return dict(sorted((manifest.sinks or {}).items()))
 
-    found = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json([{"query": query, "batch": found[query]} for query in sorted(found)])
-        return
-    if not found:
-        output.say("no query writes to this log in batches")
-        return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("query")
-    table.add_column("last batch", justify="right")
-    for query in sorted(found):
-        table.add_row(query, f"{found[query]:,}")
-    output.draw(table)
+    reply.result(reply.run(work()), _facts, _show)
 
 
 @sinks.command("forget")
 def forget_sink(
     url: Url,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Its id, as `list` shows it.")],
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Make room for another query. A log remembers 256.
 
@@ -76,8 +61,21 @@ def forget_sink(
         if not await forget_query(url, query):
             raise NotFound(f"the log knows no query {query!r}", hint="See `stratalog sinks list`.")
 
-    run(work(), verbose=verbose)
-    if as_json:
-        output.write_json({"forgotten": query})
-    else:
-        output.say(f"forgot {query}")
+    reply.run(work())
+    reply.result(
+        query, lambda query: {"forgotten": query}, lambda query: output.say(f"forgot {query}")
+    )
+
+
+def _facts(found: dict[str, int]) -> object:
+    return [{"query": query, "batch": batch} for query, batch in found.items()]
+
+
+def _show(found: dict[str, int]) -> None:
+    if not found:
+        output.say("no query writes to this log in batches")
+        return
+    table = output.table("query", "last batch", right=("last batch",))
+    for query, batch in found.items():
+        table.add_row(query, f"{batch:,}")
+    output.draw(table)

@@ -12,7 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,8 @@ import typer
 from stratalog.cli import output
 from stratalog.cli.commands.records.framing import LengthPrefixed, Lines, Splitter
 from stratalog.cli.commands.records.input import Source, chunks, open_source
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 from stratalog.errors import Fenced, Invalid, StratalogError
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def append(
     atomic: Annotated[
         bool, typer.Option("--atomic", help="All of the input or nothing (up to 64 MiB).")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Append records: each line of a file or of standard input is one.
 
@@ -73,10 +74,10 @@ def append(
     make = LengthPrefixed if length_prefixed else Lines
     splitter = make(options.record_bytes_max)
     with open_source(file) as source:
-        if source.interactive and not as_json:
+        if source.interactive and not reply.as_json:
             output.complain("reading", "cyan", "lines from the terminal; Ctrl-D ends the input")
-        work = _append(url, source, splitter, options, expected_offset, atomic, as_json)
-        run(work, verbose=verbose)
+        work = _append(url, source, splitter, options, expected_offset, atomic, reply)
+        reply.run(work)
 
 
 async def _append(
@@ -86,33 +87,36 @@ async def _append(
     options: WriterOptions,
     expected_offset: int | None,
     atomic: bool,
-    as_json: bool,
+    reply: Reply,
 ) -> None:
     from stratalog.objectlog import LogWriter
 
     async with LogWriter.open(url, options=options) as log:
-        pipeline = Pipeline(log, expected_offset)
+        appends = OrderedAppends(log, expected_offset)
         complete = False
         try:
             with output.progress(
-                "appending", source.size, unit="bytes", shown=not (as_json or source.interactive)
+                "appending",
+                source.size,
+                unit="bytes",
+                shown=not (reply.as_json or source.interactive),
             ) as advance:
                 batches = _batches(source, splitter, advance)
                 if atomic:
                     batches = _as_one(batches, options.batch_bytes_max)
                 async with aclosing(batches):
                     async for bodies in batches:
-                        await pipeline.send(bodies)
-                await pipeline.finish()
+                        await appends.send(bodies)
+                await appends.finish()
             complete = True
         except Fenced as error:
             error.hint = "Look where the log ends with `stratalog info`, then decide again."
             raise
         finally:
-            await pipeline.settle()
+            await appends.settle()
             # Being unable to tell must not hide the failure that is to be told.
             with contextlib.nullcontext() if complete else contextlib.suppress(OSError):
-                _tell(pipeline.outcome, complete, as_json)
+                _show(appends.appended, complete, reply)
 
 
 async def _batches(
@@ -154,7 +158,7 @@ async def _as_one(
 
 
 @dataclass(slots=True)
-class Outcome:
+class Appended:
     """What became of the input so far: its first records, and any that landed beyond a failure."""
 
     records: int = 0
@@ -164,7 +168,7 @@ class Outcome:
     beyond_failure: int = 0
 
 
-class Pipeline:
+class OrderedAppends:
     """Batches under way in the order of the input."""
 
     def __init__(self, log: LogWriter, expected_offset: int | None) -> None:
@@ -172,7 +176,7 @@ class Pipeline:
         self._expected_offset = expected_offset
         self._under_way: deque[tuple[asyncio.Task[Span], int]] = deque()
         self._failed = False
-        self.outcome = Outcome()
+        self.appended = Appended()
 
     async def send(self, bodies: list[bytes]) -> None:
         """Start to append a batch; wait if too many are under way."""
@@ -208,42 +212,33 @@ class Pipeline:
         except StratalogError:
             self._failed = True
             raise
-        outcome = self.outcome
+        appended = self.appended
         if self._failed:
-            outcome.beyond_failure += span.count
+            appended.beyond_failure += span.count
             return
-        if outcome.first_offset is None:
-            outcome.first_offset = span.first.offset
-        outcome.last_offset = span.limit - 1
-        outcome.records += span.count
-        outcome.bytes += size
+        if appended.first_offset is None:
+            appended.first_offset = span.first.offset
+        appended.last_offset = span.limit - 1
+        appended.records += span.count
+        appended.bytes += size
 
 
-def _tell(outcome: Outcome, complete: bool, as_json: bool) -> None:
-    if as_json:
-        output.write_json(
-            {
-                "records": outcome.records,
-                "bytes": outcome.bytes,
-                "first_offset": outcome.first_offset,
-                "last_offset": outcome.last_offset,
-                "beyond_failure": outcome.beyond_failure,
-                "complete": complete,
-            }
-        )
-        return
-    if not outcome.records:
-        output.say("nothing was appended" if complete else "nothing of the input was appended")
-    else:
-        what = output.count(outcome.records, "record")
-        first = "" if complete else "the first "
-        output.say(
-            f"appended {first}{what} ({output.size(outcome.bytes)}), "
-            f"offsets {outcome.first_offset} to {outcome.last_offset}"
-        )
-    if outcome.beyond_failure:
-        output.complain(
-            "warning",
-            "yellow",
-            f"{output.count(outcome.beyond_failure, 'record')} after the failure landed too",
-        )
+def _show(appended: Appended, complete: bool, reply: Reply) -> None:
+    def facts(appended: Appended) -> object:
+        return {**asdict(appended), "complete": complete}
+
+    def show(appended: Appended) -> None:
+        if not appended.records:
+            output.say("nothing was appended" if complete else "nothing of the input was appended")
+        else:
+            what = output.count(appended.records, "record")
+            first = "" if complete else "the first "
+            output.say(
+                f"appended {first}{what} ({output.size(appended.bytes)}), "
+                f"offsets {appended.first_offset} to {appended.last_offset}"
+            )
+        if appended.beyond_failure:
+            beyond = output.count(appended.beyond_failure, "record")
+            output.warn(f"{beyond} after the failure landed too")
+
+    reply.result(appended, facts, show)

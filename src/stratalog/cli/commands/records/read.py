@@ -1,9 +1,4 @@
-"""`read` and `follow`: records on standard output.
-
-On a terminal they come as text with their offset and time. In a pipe the bodies come alone, as
-they were appended, because the next program wants them so; ``--format`` and ``--json`` say
-otherwise.
-"""
+"""`read`: records on standard output, up to where the log ends."""
 
 from __future__ import annotations
 
@@ -17,23 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.commands.records.formats import Format, encode
-from stratalog.cli.parameters import AsJson, Url, Verbose, run, time_us
-from stratalog.errors import Invalid
+from stratalog.cli.commands.records.formats import FormatOption, choose, encode
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import time_us
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from stratalog.objectlog import LogReader
-
-FormatOption = Annotated[
-    Format | None,
-    typer.Option(
-        "--format",
-        help="text has offset, time and body; raw the bodies with a newline each. "
-        "On a terminal text, else raw.",
-    ),
-]
 
 
 def read(
@@ -71,8 +58,8 @@ def read(
             "--verify/--no-verify", help="Hash every record and compare with the log's setsum."
         ),
     ] = True,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Print records, oldest first, up to where the log ends now.
 
@@ -87,7 +74,7 @@ def read(
     """
     from stratalog.objectlog import LogReader, ReaderOptions
 
-    chosen = _choose(form, as_json)
+    chosen = choose(form, reply)
     wide = limit is None and from_time is None and to_time is None
 
     async def work() -> None:
@@ -97,7 +84,7 @@ def read(
             stop = end if to_offset is None else to_offset
             total = min(end, stop) - start if wide else None
             batches = log.batches(start, stop, from_time, to_time)
-            shown = _is_file(sys.stdout.fileno) and not as_json
+            shown = _is_file(sys.stdout.fileno) and not reply.as_json
             with output.progress("reading", total, unit="records", shown=shown) as advance:
                 done = 0
                 async with aclosing(_limited(batches, limit)) as parts:
@@ -106,49 +93,7 @@ def read(
                         done += batch.num_rows
                         advance(done)
 
-    run(work(), verbose=verbose)
-
-
-def follow(
-    url: Url,
-    from_offset: Annotated[
-        int | None, typer.Option("--from", metavar="N", min=1, help="Begin at this offset.")
-    ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the oldest record.")
-    ] = False,
-    idle_timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="End when nothing came for so long."),
-    ] = None,
-    form: FormatOption = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Print records as they are appended, until Ctrl-C.
-
-    Begins with what comes next, unless told otherwise.
-
-    Examples:
-      stratalog follow orders-log
-      stratalog follow orders-log --from-start --json | jq --unbuffered .body
-      stratalog follow orders-log --from 1000 --idle-timeout 5
-    """
-    if from_start and from_offset is not None:
-        raise Invalid("--from and --from-start exclude each other", hint="Give one of them.")
-    from stratalog.objectlog import LogReader
-
-    chosen = _choose(form, as_json)
-
-    async def work() -> None:
-        async with LogReader.open(url) as log:
-            start = log.first_offset if from_start else from_offset
-            async with aclosing(log.follow(start, idle_timeout_s=idle_timeout)) as batches:
-                async for batch in batches:
-                    output.write(encode(batch, chosen))
-                    sys.stdout.flush()
-
-    run(work(), verbose=verbose)
+    reply.run(work())
 
 
 async def _stretch(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
@@ -173,16 +118,6 @@ async def _limited(
             yield batch
             if limit == 0:
                 return
-
-
-def _choose(form: Format | None, as_json: bool) -> Format:
-    if as_json:
-        if form not in (None, Format.JSON):
-            raise Invalid(f"--json and --format {form} exclude each other", hint="Give one.")
-        return Format.JSON
-    if form is not None:
-        return form
-    return Format.TEXT if sys.stdout.isatty() else Format.RAW
 
 
 def _is_file(fileno: Callable[[], int]) -> bool:

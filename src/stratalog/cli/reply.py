@@ -1,0 +1,84 @@
+"""How a command is run, and how it replies: as text to people, or as JSON to programs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from stratalog.cli import output
+from stratalog.store import redact
+
+T = TypeVar("T")
+
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what the library logs, on standard error.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The options of every command that has a result."""
+
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Results and errors as JSON, for programs.")
+    ] = False
+    verbose: Verbose = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a command's work to its end. Ctrl-C cancels it, so that it can tidy up."""
+        return run(work, verbose=self.verbose)
+
+    def progress(
+        self, what: str, total: int | None = None, *, unit: str
+    ) -> AbstractContextManager[output.Advance]:
+        """A bar or a spinner, if a person looks on. See ``output.progress``."""
+        return output.progress(what, total, unit=unit, shown=not self.as_json)
+
+    def late_progress(
+        self, what: str, *, unit: str
+    ) -> AbstractContextManager[Callable[[int, int], None]]:
+        """The same, with a total that is known later. See ``output.late_progress``."""
+        return output.late_progress(what, unit=unit, shown=not self.as_json)
+
+    def result(self, value: T, facts: Callable[[T], object], show: Callable[[T], object]) -> None:
+        """The result of the command: one JSON document of its facts, or whatever shows it."""
+        if self.as_json:
+            output.write_json(facts(value))
+        else:
+            show(value)
+
+
+def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:
+    """Run a command's work to its end. Ctrl-C cancels it, so that it can tidy up."""
+    with logged(verbose):
+        return asyncio.run(work)
+
+
+@contextmanager
+def logged(verbose: bool) -> Iterator[None]:
+    if not verbose:
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("stratalog")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _RedactingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
