@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from inspect import Parameter
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from stratalog.cli.help import Group
 
 Command = TypeVar("Command", bound=Callable[..., None])
+T = TypeVar("T")
 
 
 class Commands(typer.Typer):
@@ -34,6 +35,12 @@ class Commands(typer.Typer):
             return command
 
         return registered
+
+
+def option(default: T, help: str, *names: str, **settings: Any) -> T:
+    """A field that is an option; it is named for the field if no names are given."""
+    information = typer.Option(*names, help=help, **settings)
+    return field(default=default, metadata={"option": information})
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,9 +70,9 @@ def _parameters(group: Any) -> Iterator[Parameter]:
     hints = get_type_hints(group, include_extras=True)
     for each in fields(group):
         default = Parameter.empty if each.default is MISSING else each.default
-        yield Parameter(
-            each.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[each.name]
-        )
+        hint, information = hints[each.name], each.metadata.get("option")
+        annotation = hint if information is None else Annotated[hint, information]
+        yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _collected(group: Any, given: dict[str, Any]) -> Any:

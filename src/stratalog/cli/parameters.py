@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stratalog.cli.groups import option
 from stratalog.cli.values import duration_s
 from stratalog.errors import Invalid
 
@@ -34,10 +35,8 @@ def place(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, callback=lasting, help=help)
 
 
-def duration(help: str, *, show_default: bool | str = True) -> Any:
-    """An option that takes a duration, such as 90s or 1h30m."""
-    return typer.Option(parser=duration_s, metavar="DURATION", help=help, show_default=show_default)
-
+DURATION: Any = {"parser": duration_s, "metavar": "DURATION"}
+"""How an option takes a duration, such as 90s or 1h30m."""
 
 Url = Annotated[str, place("URL", f"The log: {PLACE} {CREDENTIALS}")]
 Root = Annotated[str, place("ROOT", f"The herd: {PLACE} {CREDENTIALS}")]
@@ -52,7 +51,9 @@ Interval = Annotated[
 AGE_S = 600.0
 RECORDS = 10_000
 
-Age = Annotated[float | None, duration("Select what has been dirty for so long.")]
+Age = Annotated[
+    float | None, typer.Option(help="Select what has been dirty for so long.", **DURATION)
+]
 Records = Annotated[
     int, typer.Option(metavar="N", min=1, help="Select what has so many records waiting.")
 ]
@@ -62,7 +63,7 @@ Records = Annotated[
 class Dirty:
     """Which of the logs that have changed are selected."""
 
-    age: Annotated[
-        float | None, duration("Select what has been dirty for so long.", show_default="10m")
-    ] = None
+    age: float | None = option(
+        None, "Select what has been dirty for so long.", show_default="10m", **DURATION
+    )
     records: Records = RECORDS

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.store import redact
 
 T = TypeVar("T")
@@ -26,9 +27,7 @@ Verbose = Annotated[
 class Reply:
     """The options of every command that has a result."""
 
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Results and errors as JSON, for programs.")
-    ] = False
+    as_json: bool = option(False, "Results and errors as JSON, for programs.", "--json")
     verbose: Verbose = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

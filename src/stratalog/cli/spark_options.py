@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from stratalog.cli.groups import option
 from stratalog.cli.reply import Reply, logged
 
 if TYPE_CHECKING:
@@ -19,17 +20,13 @@ if TYPE_CHECKING:
 class SparkOptions:
     """Where Spark runs, and how it is set."""
 
-    master: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where Spark runs: local[4], spark://host:7077, yarn."),
-    ] = None
-    remote: Annotated[
-        str | None, typer.Option(metavar="URL", help="A server of Spark Connect: sc://host:15002.")
-    ] = None
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A setting of Spark. May be repeated."),
-    ] = None
+    master: str | None = option(
+        None, "Where Spark runs: local[4], spark://host:7077, yarn.", metavar="URL"
+    )
+    remote: str | None = option(None, "A server of Spark Connect: sc://host:15002.", metavar="URL")
+    conf: list[str] | None = option(
+        None, "A setting of Spark. May be repeated.", metavar="KEY=VALUE"
+    )
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import exits, output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, in_a_directory
@@ -25,37 +26,37 @@ if TYPE_CHECKING:
 SAVE_EVERY_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a scrub is done, and what besides."""
+
+    processes: int | None = option(
+        None,
+        "How many processes hash; 0 is none but this one. \\[as many as help]",
+        metavar="N",
+        min=0,
+    )
+    bodies: bool = option(
+        True,
+        "Read and hash every record, or only look that each object is there.",
+        "--bodies/--no-bodies",
+    )
+    resume: Path | None = option(
+        None,
+        "Keep in this file how far it is, and go on from there if it exists.",
+        metavar="FILE",
+        dir_okay=False,
+        callback=in_a_directory,
+    )
+    repair: bool = option(
+        False, "Rebuild damaged snapshots if that can be proven right.", "--repair"
+    )
+
+
 def scrub(
     url: Url,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="How many processes hash; 0 is none but this one. \\[as many as help]",
-        ),
-    ] = None,
-    bodies: Annotated[
-        bool,
-        typer.Option(
-            "--bodies/--no-bodies",
-            help="Read and hash every record, or only look that each object is there.",
-        ),
-    ] = True,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            callback=in_a_directory,
-            help="Keep in this file how far it is, and go on from there if it exists.",
-        ),
-    ] = None,
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Rebuild damaged snapshots if that can be proven right."),
-    ] = False,
     *,
+    how: How,
     reply: Reply,
 ) -> None:
     """Read and hash the whole log, compare everything, and name every damage.
@@ -70,14 +71,14 @@ def scrub(
     """
     from stratalog.objectlog import ScrubOptions
 
-    options = ScrubOptions(processes=processes, bodies=bodies)
+    options = ScrubOptions(processes=how.processes, bodies=how.bodies)
 
     async def work() -> _Result:
         from stratalog.objectlog.check import repair as repairing
         from stratalog.objectlog.check import scrub as examine
 
         with (
-            _kept(resume) as file,
+            _kept(how.resume) as file,
             reply.late_progress("scrubbing", unit="records") as advance,
         ):
 
@@ -89,7 +90,7 @@ def scrub(
             earlier = file.load()
             report = await examine(url, options=options, on_progress=on_progress, resume=earlier)
             file.last = report
-        return _Result(report, await repairing(url, report) if repair else None)
+        return _Result(report, await repairing(url, report) if how.repair else None)
 
     result = reply.run(work())
     reply.result(result, _facts, _show)

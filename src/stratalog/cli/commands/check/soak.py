@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import Url
-from stratalog.cli.parameters import duration as length
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import DURATION, Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import in_a_directory
 from stratalog.errors import Exists
@@ -34,29 +34,21 @@ Watch = Callable[["Figures"], None]
 class Load:
     """What a soak writes, how long, and by how many."""
 
-    rate: Annotated[
-        float,
-        typer.Option(
-            metavar="N", min=0.001, help="Records per second, about which the rate wanders."
-        ),
-    ] = 200.0
-    duration: Annotated[float | None, length("How long: 30s, 10m, 2h.", show_default="60s")] = None
-    writers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="How many share the log.")
-    ] = 3
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also write to a log that exists. It is not collected then."),
-    ] = False
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False,
-            callback=in_a_directory,
-            metavar="FILE",
-            help="Write every operation, as JSON lines.",
-        ),
-    ] = None
+    rate: float = option(
+        200.0, "Records per second, about which the rate wanders.", metavar="N", min=0.001
+    )
+    duration: float | None = option(None, "How long: 30s, 10m, 2h.", show_default="60s", **DURATION)
+    writers: int = option(3, "How many share the log.", metavar="N", min=1, max=256)
+    force: bool = option(
+        False, "Also write to a log that exists. It is not collected then.", "--force"
+    )
+    history: Path | None = option(
+        None,
+        "Write every operation, as JSON lines.",
+        dir_okay=False,
+        callback=in_a_directory,
+        metavar="FILE",
+    )
 
     @property
     def duration_s(self) -> float:

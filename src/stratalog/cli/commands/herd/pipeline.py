@@ -24,7 +24,7 @@ from stratalog.cli.commands.herd.pipeline_options import (
     end,
 )
 from stratalog.cli.commands.herd.pipeline_run import run
-from stratalog.cli.groups import Commands
+from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import Dirty, Interval, Root
 from stratalog.cli.reply import Reply
 from stratalog.cli.spark_options import SparkOptions
@@ -50,10 +50,9 @@ pipelines = Commands(
 class Herd:
     """The options of every job: which logs, where Spark runs, and how the command replies."""
 
-    logs: Annotated[
-        list[str] | None,
-        typer.Option("--log", metavar="NAME", help="Only this log. May be repeated."),
-    ] = None
+    logs: list[str] | None = option(
+        None, "Only this log. May be repeated.", "--log", metavar="NAME"
+    )
     spark: SparkOptions
     reply: Reply
 

@@ -24,7 +24,8 @@ from stratalog.cli.commands.herd.pipeline_options import (
     Sweep,
     end,
 )
-from stratalog.cli.parameters import AGE_S, RECORDS, Age, Interval, Records, Root, duration
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import AGE_S, DURATION, RECORDS, Age, Interval, Records, Root
 from stratalog.cli.reply import Reply
 from stratalog.cli.spark_options import SparkOptions
 from stratalog.cli.values import in_a_directory
@@ -55,15 +56,14 @@ class Plan:
     job: Job = "latest"
     server: Server = "worker"
     cursor: CursorName = "compaction"
-    stages: Annotated[
-        str, typer.Option(metavar="LIST", help="Which stages, with commas between them.")
-    ] = ",".join(EVERY_STAGE)
-    once: Annotated[bool, typer.Option("--once", help="One round. This is the default.")] = False
-    every: Annotated[float | None, duration("Round after round, so far apart.")] = None
-    thorough: Annotated[
-        float | None,
-        duration("With --every: scrub and verify only so often.", show_default="1d"),
-    ] = None
+    stages: str = option(
+        ",".join(EVERY_STAGE), "Which stages, with commas between them.", metavar="LIST"
+    )
+    once: bool = option(False, "One round. This is the default.", "--once")
+    every: float | None = option(None, "Round after round, so far apart.", **DURATION)
+    thorough: float | None = option(
+        None, "With --every: scrub and verify only so often.", show_default="1d", **DURATION
+    )
     age: Age = None
     records: Records = RECORDS
     interval: Interval = 5.0

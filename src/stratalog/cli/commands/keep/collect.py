@@ -7,11 +7,12 @@ resume and nothing to clean up: the command is simply run again.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 
@@ -34,29 +35,27 @@ WHAT_FOLLOWS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """Whether to collect, to look or to cancel, and how far."""
+
+    cut_off: int | None = option(
+        None, "Keep everything from here on, even if no cursor does.", metavar="OFFSET", min=1
+    )
+    dry_run: bool = option(False, "Only say what would go, and what holds the rest.", "--dry-run")
+    interval: float | None = option(
+        None,
+        "How long slow readers get before anything is deleted. Without it, 5 seconds.",
+        metavar="SECONDS",
+        min=0,
+    )
+    cancel: bool = option(False, "Give up a collection that is not published yet.", "--cancel")
+
+
 def collect(
     url: Url,
-    cut_off: Annotated[
-        int | None,
-        typer.Option(
-            metavar="OFFSET", min=1, help="Keep everything from here on, even if no cursor does."
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would go, and what holds the rest.")
-    ] = False,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="How long slow readers get before anything is deleted. Without it, 5 seconds.",
-        ),
-    ] = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Give up a collection that is not published yet.")
-    ] = False,
     *,
+    how: How,
     reply: Reply,
 ) -> None:
     """Delete what lies before the lowest cursor. A log without a cursor is refused.
@@ -69,18 +68,19 @@ def collect(
       stratalog collect orders-log
       stratalog collect orders-log --cut-off 1000
     """
-    if cancel and (dry_run or cut_off is not None):
+    if how.cancel and (how.dry_run or how.cut_off is not None):
         raise typer.BadParameter("--cancel stands alone")
     from stratalog.objectlog import Collector, CollectorOptions
 
-    options = CollectorOptions() if interval is None else CollectorOptions(interval_s=interval)
+    interval_s = how.interval
+    options = CollectorOptions() if interval_s is None else CollectorOptions(interval_s=interval_s)
     collector = Collector(url, options=options)
-    if cancel:
+    if how.cancel:
         reply.result(reply.run(_cancel(collector)), _cancelled_facts, _show_cancelled)
-    elif dry_run:
-        reply.result(reply.run(_look(url, collector, cut_off)), _look_facts, _show_look)
+    elif how.dry_run:
+        reply.result(reply.run(_look(url, collector, how.cut_off)), _look_facts, _show_look)
     else:
-        work = _collect(collector, cut_off, options, reply)
+        work = _collect(collector, how.cut_off, options, reply)
         reply.result(reply.run(work), _done_facts, _show_done)
 
 

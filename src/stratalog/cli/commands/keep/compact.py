@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Interval, Url
 from stratalog.cli.reply import Reply, logged
 from stratalog.cli.spark_options import SparkOptions
@@ -26,59 +27,40 @@ if TYPE_CHECKING:
 class WhatLives:
     """Which records live, and from where on nothing is said about that."""
 
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="What lives: the last record of each key, an expression over offset, timestamp "
-            "and body. Runs on Spark, and reads what is new since the last run.",
-        ),
-    ] = None
-    tombstone: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="With --key: which records mean that their key is gone.",
-        ),
-    ] = None
-    grace: Annotated[
-        float | None,
-        typer.Option(
-            parser=grace_s,
-            metavar="DURATION",
-            help="How long a tombstone lives: 90s, 6h, 7d, or seconds. Default: a day.",
-        ),
-    ] = None
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full", help="With --key: read the whole log, whatever the last run has left."
-        ),
-    ] = False
-    live: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="What lives: a query over the view log (offset, timestamp, body) "
-            "that gives offsets. Runs on Spark.",
-        ),
-    ] = None
-    live_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="What lives: an IndexSet, in its JSON or its binary form. "
-            "Needs --up-to, and no Spark.",
-        ),
-    ] = None
-    up_to: Annotated[
-        int | None,
-        typer.Option(
-            metavar="OFFSET", min=1, help="Judge only records before this one. Default: all."
-        ),
-    ] = None
+    key: str | None = option(
+        None,
+        "What lives: the last record of each key, an expression over offset, timestamp "
+        "and body. Runs on Spark, and reads what is new since the last run.",
+        metavar="SQL",
+    )
+    tombstone: str | None = option(
+        None, "With --key: which records mean that their key is gone.", metavar="SQL"
+    )
+    grace: float | None = option(
+        None,
+        "How long a tombstone lives: 90s, 6h, 7d, or seconds. Default: a day.",
+        parser=grace_s,
+        metavar="DURATION",
+    )
+    full: bool = option(
+        False, "With --key: read the whole log, whatever the last run has left.", "--full"
+    )
+    live: str | None = option(
+        None,
+        "What lives: a query over the view log (offset, timestamp, body) "
+        "that gives offsets. Runs on Spark.",
+        metavar="SQL",
+    )
+    live_file: Path | None = option(
+        None,
+        "What lives: an IndexSet, in its JSON or its binary form. Needs --up-to, and no Spark.",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+    )
+    up_to: int | None = option(
+        None, "Judge only records before this one. Default: all.", metavar="OFFSET", min=1
+    )
 
     def check(self) -> None:
         """Refuse what does not go together."""

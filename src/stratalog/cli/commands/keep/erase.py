@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -14,6 +14,7 @@ from stratalog.cli.commands.keep.certificate import facts, show, write_certifica
 from stratalog.cli.commands.keep.compact import check_there, loaded
 from stratalog.cli.confirm import confirm, require_terminal
 from stratalog.cli.exits import INCOMPLETE
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Interval, Url, Yes
 from stratalog.cli.reply import Reply, logged
 from stratalog.cli.spark_options import SparkOptions
@@ -32,50 +33,36 @@ T = TypeVar("T")
 class WhatGoes:
     """Which records are erased, and on which terms."""
 
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Which records go: a condition over offset, timestamp and body. Runs on Spark.",
-        ),
-    ] = None
-    offsets_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="Which records go: an IndexSet, in its JSON or its binary form. Needs no Spark.",
-        ),
-    ] = None
-    finish: Annotated[
-        bool,
-        typer.Option(
-            "--finish",
-            help="Only finish what was begun, and look again at what was not complete.",
-        ),
-    ] = False
-    despite_holders: Annotated[
-        bool,
-        typer.Option(
-            "--despite-holders",
-            help="Erase although pins or forks hold such records. They go on to hold them.",
-        ),
-    ] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell how many records there are, and who holds.")
-    ] = False
-    note: Annotated[
-        str, typer.Option(metavar="TEXT", help="Kept in the certificate, e.g. a case number.")
-    ] = ""
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=in_a_directory,
-            help="Write the certificate to this file as well. The log keeps it in any case.",
-        ),
-    ] = None
+    where: str | None = option(
+        None,
+        "Which records go: a condition over offset, timestamp and body. Runs on Spark.",
+        metavar="SQL",
+    )
+    offsets_file: Path | None = option(
+        None,
+        "Which records go: an IndexSet, in its JSON or its binary form. Needs no Spark.",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+    )
+    finish: bool = option(
+        False, "Only finish what was begun, and look again at what was not complete.", "--finish"
+    )
+    despite_holders: bool = option(
+        False,
+        "Erase although pins or forks hold such records. They go on to hold them.",
+        "--despite-holders",
+    )
+    dry_run: bool = option(
+        False, "Only tell how many records there are, and who holds.", "--dry-run"
+    )
+    note: str = option("", "Kept in the certificate, e.g. a case number.", metavar="TEXT")
+    certificate: Path | None = option(
+        None,
+        "Write the certificate to this file as well. The log keeps it in any case.",
+        metavar="FILE",
+        callback=in_a_directory,
+    )
     yes: Yes = False
 
     def check(self) -> None:

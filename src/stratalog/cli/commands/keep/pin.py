@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.groups import Commands
-from stratalog.cli.parameters import Name, Url, duration
+from stratalog.cli.groups import Commands, option
+from stratalog.cli.parameters import DURATION, Name, Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -42,28 +43,30 @@ def list_pins(url: Url, *, reply: Reply) -> None:
     reply.result(found, lambda found: [_facts(pin) for pin in found], _show_list)
 
 
+@dataclass(frozen=True, slots=True)
+class NewPin:
+    """What a pin holds, until when, and why."""
+
+    from_offset: int | None = option(
+        None, "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
+    )
+    to_offset: int | None = option(
+        None, "Hold what lies before this offset. Without it, all.", "--to", metavar="N", min=1
+    )
+    expires: float | None = option(
+        None,
+        "A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
+        **DURATION,
+    )
+    note: str = option("", "What it is for.", metavar="TEXT")
+
+
 @pins.command("create")
 def create_pin(
     url: Url,
     name: Name,
-    from_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
-        ),
-    ] = None,
-    to_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="N", min=1, help="Hold what lies before this offset. Without it, all."
-        ),
-    ] = None,
-    expires: Annotated[
-        float | None,
-        duration("A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never."),
-    ] = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
     *,
+    pin: NewPin,
     reply: Reply,
 ) -> None:
     """Hold a stretch of a log, in whole fragments, as it is now.
@@ -80,12 +83,13 @@ def create_pin(
         from stratalog.objectlog.stored import load_manifest
         from stratalog.store import open_store
 
-        first = from_offset
+        first = pin.from_offset
         if first is None:
             manifest, _ = await load_manifest(open_store(url))
             first = manifest.first_offset
+        expires_us = _from_now_us(pin.expires)
         return await _pins_of(url).create(
-            name, first, to_offset, note=note, expires_us=_from_now_us(expires)
+            name, first, pin.to_offset, note=pin.note, expires_us=expires_us
         )
 
     _reply("created", reply.run(work()), reply)
@@ -96,7 +100,8 @@ def renew_pin(
     url: Url,
     name: Name,
     expires: Annotated[
-        float | None, duration("That long from now, e.g. 90m, 6h, 7d. Without it, never.")
+        float | None,
+        typer.Option(help="That long from now, e.g. 90m, 6h, 7d. Without it, never.", **DURATION),
     ] = None,
     *,
     reply: Reply,

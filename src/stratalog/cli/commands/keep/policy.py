@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.groups import Commands
-from stratalog.cli.parameters import PLACE, duration, place
+from stratalog.cli.groups import Commands, option
+from stratalog.cli.parameters import DURATION, PLACE, place
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, size_bytes
 from stratalog.errors import NotFound, StratalogError
@@ -46,54 +46,42 @@ policies = Commands(
 class Rules:
     """What a policy says, option by option."""
 
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="The last record of each key lives: an expression over body, offset, timestamp.",
-        ),
-    ] = None
-    tombstone: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="With --key: whether a record says that its key is gone."),
-    ] = None
-    grace: Annotated[
-        float | None, duration("With --tombstone: how long it lives.", show_default="1d")
-    ] = None
-    live: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="What lives: a query over the view log (offset, timestamp, body) "
-            "that gives offsets.",
-        ),
-    ] = None
-    retain_age: Annotated[float | None, duration("What is older goes, as in 30d or 12h.")] = None
-    retain_bytes: Annotated[
-        int | None,
-        typer.Option(
-            parser=size_bytes,
-            metavar="SIZE",
-            help="The oldest go until the rest is no more than this, as in 10GiB.",
-        ),
-    ] = None
-    live_share_min: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Rewrite fragments of which less than this lives; 1 drops every dead record.",
-            show_default="0.5",
-        ),
-    ] = None
-    new_records_min: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Do not ask again what lives before so many records have come.",
-            show_default="1; 0 with --tombstone",
-        ),
-    ] = None
+    key: str | None = option(
+        None,
+        "The last record of each key lives: an expression over body, offset, timestamp.",
+        metavar="SQL",
+    )
+    tombstone: str | None = option(
+        None, "With --key: whether a record says that its key is gone.", metavar="SQL"
+    )
+    grace: float | None = option(
+        None, "With --tombstone: how long it lives.", show_default="1d", **DURATION
+    )
+    live: str | None = option(
+        None,
+        "What lives: a query over the view log (offset, timestamp, body) that gives offsets.",
+        metavar="SQL",
+    )
+    retain_age: float | None = option(None, "What is older goes, as in 30d or 12h.", **DURATION)
+    retain_bytes: int | None = option(
+        None,
+        "The oldest go until the rest is no more than this, as in 10GiB.",
+        parser=size_bytes,
+        metavar="SIZE",
+    )
+    live_share_min: float | None = option(
+        None,
+        "Rewrite fragments of which less than this lives; 1 drops every dead record.",
+        metavar="SHARE",
+        show_default="0.5",
+    )
+    new_records_min: int | None = option(
+        None,
+        "Do not ask again what lives before so many records have come.",
+        metavar="N",
+        min=0,
+        show_default="1; 0 with --tombstone",
+    )
 
     def policy(self) -> Policy:
         from stratalog.objectlog import Live, Policy, Retention, Thresholds

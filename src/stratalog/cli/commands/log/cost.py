@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded
@@ -24,27 +23,18 @@ if TYPE_CHECKING:
 class Assumed:
     """What a bill is made from besides the log: prices, and what is asked of the store."""
 
-    prices: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The provider's prices, as JSON or TOML."),
-    ] = None
-    stats: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="Stats that a writer or reader has left, as JSON; several add up."
-        ),
-    ] = None
-    appends_per_second: Annotated[
-        float, typer.Option(metavar="N", min=0, help="How many appends to expect, on average.")
-    ] = 0.0
-    append_bytes: Annotated[int, typer.Option(metavar="BYTES", min=0, help="Their mean size.")] = 0
-    interval_s: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="WriterOptions.interval_s, which caps the requests."
-        ),
-    ] = 0.0
-    followers: Annotated[int, typer.Option(metavar="N", min=0, help="How many readers follow.")] = 0
+    prices: Path | None = option(None, "The provider's prices, as JSON or TOML.", metavar="FILE")
+    stats: list[Path] | None = option(
+        None, "Stats that a writer or reader has left, as JSON; several add up.", metavar="FILE"
+    )
+    appends_per_second: float = option(
+        0.0, "How many appends to expect, on average.", metavar="N", min=0
+    )
+    append_bytes: int = option(0, "Their mean size.", metavar="BYTES", min=0)
+    interval_s: float = option(
+        0.0, "WriterOptions.interval_s, which caps the requests.", metavar="SECONDS", min=0
+    )
+    followers: int = option(0, "How many readers follow.", metavar="N", min=0)
 
     def listed(self) -> Prices | None:
         from stratalog.objectlog.cost import Prices

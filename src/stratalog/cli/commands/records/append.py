@@ -21,6 +21,7 @@ import typer
 from stratalog.cli import output
 from stratalog.cli.commands.records.framing import LengthPrefixed, Lines, Splitter
 from stratalog.cli.commands.records.input import Source, chunks, open_source
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Fenced, Invalid, StratalogError
@@ -31,31 +32,32 @@ if TYPE_CHECKING:
 BATCHES_UNDER_WAY_MAX = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the input is like, and what must hold when it is appended."""
+
+    length_prefixed: bool = option(
+        False,
+        "Each record comes behind its length (u32, big-endian); not lines.",
+        "--length-prefixed",
+    )
+    expected_offset: int | None = option(
+        None,
+        "Append only if the log ends at N, and without a record of others in between.",
+        metavar="N",
+        min=1,
+    )
+    atomic: bool = option(False, "All of the input or nothing (up to 64 MiB).", "--atomic")
+
+
 def append(
     url: Url,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="The input; standard input if none or -."),
     ] = None,
-    length_prefixed: Annotated[
-        bool,
-        typer.Option(
-            "--length-prefixed",
-            help="Each record comes behind its length (u32, big-endian); not lines.",
-        ),
-    ] = False,
-    expected_offset: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Append only if the log ends at N, and without a record of others in between.",
-        ),
-    ] = None,
-    atomic: Annotated[
-        bool, typer.Option("--atomic", help="All of the input or nothing (up to 64 MiB).")
-    ] = False,
     *,
+    form: Form,
     reply: Reply,
 ) -> None:
     """Append records: each line of a file or of standard input is one.
@@ -70,14 +72,13 @@ def append(
     """
     from stratalog.objectlog import WriterOptions
 
-    options = WriterOptions(on_fenced="reopen" if expected_offset is None else "raise")
-    make = LengthPrefixed if length_prefixed else Lines
+    options = WriterOptions(on_fenced="reopen" if form.expected_offset is None else "raise")
+    make = LengthPrefixed if form.length_prefixed else Lines
     splitter = make(options.record_bytes_max)
     with open_source(file) as source:
         if source.interactive and not reply.as_json:
             output.complain("reading", "cyan", "lines from the terminal; Ctrl-D ends the input")
-        work = _append(url, source, splitter, options, expected_offset, atomic, reply)
-        reply.run(work)
+        reply.run(_append(url, source, splitter, options, form, reply))
 
 
 async def _append(
@@ -85,14 +86,13 @@ async def _append(
     source: Source,
     splitter: Splitter,
     options: WriterOptions,
-    expected_offset: int | None,
-    atomic: bool,
+    form: Form,
     reply: Reply,
 ) -> None:
     from stratalog.objectlog import LogWriter
 
     async with LogWriter.open(url, options=options) as log:
-        appends = OrderedAppends(log, expected_offset)
+        appends = OrderedAppends(log, form.expected_offset)
         complete = False
         try:
             with output.progress(
@@ -102,7 +102,7 @@ async def _append(
                 shown=not (reply.as_json or source.interactive),
             ) as advance:
                 batches = _batches(source, splitter, advance)
-                if atomic:
+                if form.atomic:
                     batches = _as_one(batches, options.batch_bytes_max)
                 async with aclosing(batches):
                     async for bodies in batches:

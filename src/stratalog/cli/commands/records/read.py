@@ -7,12 +7,14 @@ import stat
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
 from stratalog.cli.commands.records.formats import FormatOption, choose, encode
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import time_us
@@ -23,34 +25,32 @@ if TYPE_CHECKING:
     from stratalog.objectlog import LogReader
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which records are read."""
+
+    from_offset: int | None = option(None, "The first offset.", "--from", metavar="N", min=1)
+    to_offset: int | None = option(None, "Stop before this offset.", "--to", metavar="N", min=1)
+    from_time: int | None = option(
+        None,
+        "Only what was appended at or after it: ISO (UTC if it names no zone), "
+        "or microseconds since 1970.",
+        parser=time_us,
+        metavar="TIME",
+    )
+    to_time: int | None = option(
+        None, "Only what was appended before it.", parser=time_us, metavar="TIME"
+    )
+    limit: int | None = option(None, "At most so many records.", metavar="N", min=1)
+    pin: str | None = option(
+        None, "What this pin holds, also if the log begins later now.", metavar="NAME"
+    )
+
+
 def read(
     url: Url,
-    from_offset: Annotated[
-        int | None, typer.Option("--from", metavar="N", min=1, help="The first offset.")
-    ] = None,
-    to_offset: Annotated[
-        int | None, typer.Option("--to", metavar="N", min=1, help="Stop before this offset.")
-    ] = None,
-    from_time: Annotated[
-        int | None,
-        typer.Option(
-            parser=time_us,
-            metavar="TIME",
-            help="Only what was appended at or after it: ISO (UTC if it names no zone), "
-            "or microseconds since 1970.",
-        ),
-    ] = None,
-    to_time: Annotated[
-        int | None,
-        typer.Option(parser=time_us, metavar="TIME", help="Only what was appended before it."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many records.")
-    ] = None,
-    pin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What this pin holds, also if the log begins later now."),
-    ] = None,
+    *,
+    stretch: Stretch,
     form: FormatOption = None,
     verify: Annotated[
         bool,
@@ -58,7 +58,6 @@ def read(
             "--verify/--no-verify", help="Hash every record and compare with the log's setsum."
         ),
     ] = True,
-    *,
     reply: Reply,
 ) -> None:
     """Print records, oldest first, up to where the log ends now.
@@ -75,19 +74,16 @@ def read(
     from stratalog.objectlog import LogReader, ReaderOptions
 
     chosen = choose(form, reply)
-    wide = limit is None and from_time is None and to_time is None
 
     async def work() -> None:
-        async with LogReader.open(url, pin=pin, options=ReaderOptions(verify=verify)) as log:
-            first, end = await _stretch(url, log, pin)
-            start = first if from_offset is None else from_offset
-            stop = end if to_offset is None else to_offset
-            total = min(end, stop) - start if wide else None
-            batches = log.batches(start, stop, from_time, to_time)
+        options = ReaderOptions(verify=verify)
+        async with LogReader.open(url, pin=stretch.pin, options=options) as log:
+            start, stop, total = await _bounds(url, log, stretch)
+            batches = log.batches(start, stop, stretch.from_time, stretch.to_time)
             shown = _is_file(sys.stdout.fileno) and not reply.as_json
             with output.progress("reading", total, unit="records", shown=shown) as advance:
                 done = 0
-                async with aclosing(_limited(batches, limit)) as parts:
+                async with aclosing(_limited(batches, stretch.limit)) as parts:
                     async for batch in parts:
                         output.write(encode(batch, chosen))
                         done += batch.num_rows
@@ -96,7 +92,16 @@ def read(
     reply.run(work())
 
 
-async def _stretch(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
+async def _bounds(url: str, log: LogReader, stretch: Stretch) -> tuple[int, int, int | None]:
+    """Where to begin, where to stop, and how many records that is, if it is known."""
+    first, end = await _held(url, log, stretch.pin)
+    start = first if stretch.from_offset is None else stretch.from_offset
+    stop = end if stretch.to_offset is None else stretch.to_offset
+    filters = (stretch.limit, stretch.from_time, stretch.to_time)
+    return start, stop, min(end, stop) - start if filters == (None, None, None) else None
+
+
+async def _held(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
     """Where the records begin and end. A pin holds whole fragments, so more than it names."""
     if pin is None:
         return log.first_offset, log.tail
