@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -52,6 +52,29 @@ class Reply:
             output.write_json(facts(value))
         else:
             show(value)
+
+    def listing(
+        self,
+        found: Sequence[T],
+        facts: Callable[[T], object],
+        row: Callable[[T], tuple[str, ...]],
+        *,
+        columns: Sequence[str],
+        right: Sequence[str],
+        empty: str,
+    ) -> None:
+        """A result that is a list: its facts one by one, or a table with a row for each."""
+
+        def show(found: Sequence[T]) -> None:
+            if not found:
+                output.say(empty)
+                return
+            table = output.table(*columns, right=right)
+            for each in found:
+                table.add_row(*row(each))
+            output.draw(table)
+
+        self.result(found, lambda found: [facts(each) for each in found], show)
 
 
 def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:

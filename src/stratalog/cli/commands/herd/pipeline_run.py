@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -69,6 +69,13 @@ class Plan:
     interval: Interval = 5.0
     sweep: Sweep = False
     keep: Keep = 10
+    report: Path | None = option(
+        None,
+        "Where the page with the charts goes. \\[here, named by the time]",
+        metavar="FILE",
+        dir_okay=False,
+        callback=in_a_directory,
+    )
 
     def check(self) -> None:
         """Refuse what does not go together."""
@@ -106,22 +113,7 @@ class Plan:
         )
 
 
-def run(
-    root: Root,
-    *,
-    plan: Plan,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            callback=in_a_directory,
-            help="Where the page with the charts goes. \\[here, named by the time]",
-        ),
-    ] = None,
-    spark: SparkOptions,
-    reply: Reply,
-) -> None:
+def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
     """Roll up, materialize, compact, collect, scrub and verify, in this order.
 
     A run that was killed is resumed by the next one. Once, all that waits is
@@ -147,7 +139,7 @@ def run(
         display.stages_shown(shown=not reply.as_json) as show,
     ):
         if plan.every is not None:
-            rounds = Rounds(show, report, reply)
+            rounds = Rounds(show, plan.report, reply)
             _run_rounds(session, root, plan, options, rounds)
             end(is_damaged=rounds.is_damaged, is_partial=False)
             return
@@ -162,7 +154,7 @@ def run(
             options=options,
             on_event=show,
         )
-    _show(done, report, reply)
+    _show(done, plan.report, reply)
     if done.error is not None:
         if not done.is_damaged:
             raise done.error

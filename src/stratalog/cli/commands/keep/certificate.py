@@ -41,25 +41,25 @@ def list_certificates(url: Url, *, reply: Reply) -> None:
         output.complain("damaged", "red", str(error))
 
     found = reply.run(list_certificates(url, on_damage=show_damage))
-    reply.result(found, lambda found: [facts(each) for each in found], _show_list)
+    reply.listing(
+        found,
+        facts,
+        _row,
+        columns=("id", "when", "records", "objects", "status", "note"),
+        right=("records", "objects"),
+        empty="nothing was erased from this log",
+    )
 
 
-def _show_list(found: list[Certificate]) -> None:
-    if not found:
-        output.say("nothing was erased from this log")
-        return
-    titles = ("id", "when", "records", "objects", "status", "note")
-    table = output.table(*titles, right=("records", "objects"))
-    for each in found:
-        table.add_row(
-            each.id,
-            output.moment(each.done_us or each.begun_us),
-            "-" if each.records is None else f"{each.records:,}",
-            f"{each.deleted:,}",
-            _status(each),
-            each.note,
-        )
-    output.draw(table)
+def _row(certificate: Certificate) -> tuple[str, ...]:
+    return (
+        certificate.id,
+        output.moment(certificate.done_us or certificate.begun_us),
+        "-" if certificate.records is None else f"{certificate.records:,}",
+        f"{certificate.deleted:,}",
+        _status(certificate),
+        certificate.note,
+    )
 
 
 @certificates.command("show")

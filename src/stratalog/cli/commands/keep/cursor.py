@@ -38,12 +38,14 @@ def list_cursors(url: Url, *, reply: Reply) -> None:
     Example:
       stratalog cursor list orders-log
     """
-
-    async def work() -> list[Cursor]:
-        return await _cursors_of(url).list()
-
-    found = reply.run(work())
-    reply.result(found, lambda found: [_facts(cursor) for cursor in found], _show_list)
+    reply.listing(
+        reply.run(_cursors_of(url).list()),
+        _facts,
+        _row,
+        columns=("name", "offset", "written", "by"),
+        right=("offset",),
+        empty="there are no cursors",
+    )
 
 
 @cursors.command("create")
@@ -55,11 +57,7 @@ def create_cursor(url: Url, name: Name, offset: Offset, *, reply: Reply) -> None
     Example:
       stratalog cursor create orders-log compaction 1000
     """
-
-    async def work() -> Cursor:
-        return await _cursors_of(url).create(name, offset)
-
-    _reply("created", reply.run(work()), reply)
+    _reply("created", reply.run(_cursors_of(url).create(name, offset)), reply)
 
 
 @cursors.command("move")
@@ -149,11 +147,5 @@ def _reply(done: str, cursor: Cursor, reply: Reply) -> None:
     )
 
 
-def _show_list(found: list[Cursor]) -> None:
-    if not found:
-        output.say("there are no cursors")
-        return
-    table = output.table("name", "offset", "written", "by", right=("offset",))
-    for each in found:
-        table.add_row(each.name, f"{each.offset:,}", output.moment(each.epoch_us), each.writer)
-    output.draw(table)
+def _row(cursor: Cursor) -> tuple[str, ...]:
+    return cursor.name, f"{cursor.offset:,}", output.moment(cursor.epoch_us), cursor.writer

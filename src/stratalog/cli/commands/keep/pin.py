@@ -35,12 +35,14 @@ def list_pins(url: Url, *, reply: Reply) -> None:
     Example:
       stratalog pin list orders-log
     """
-
-    async def work() -> list[Pin]:
-        return await _pins_of(url).list()
-
-    found = reply.run(work())
-    reply.result(found, lambda found: [_facts(pin) for pin in found], _show_list)
+    reply.listing(
+        reply.run(_pins_of(url).list()),
+        _facts,
+        _row,
+        columns=("name", "offsets", "bytes", "expires", "by", "note"),
+        right=("offsets", "bytes"),
+        empty="there are no pins",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,7 @@ class NewPin:
 
 
 @pins.command("create")
-def create_pin(
-    url: Url,
-    name: Name,
-    *,
-    pin: NewPin,
-    reply: Reply,
-) -> None:
+def create_pin(url: Url, name: Name, *, pin: NewPin, reply: Reply) -> None:
     """Hold a stretch of a log, in whole fragments, as it is now.
 
     A pin does not hold back collection as a cursor does: the log may begin
@@ -130,7 +126,7 @@ def release_pin(
     *,
     reply: Reply,
 ) -> None:
-    """Let go of a pin. What only it held goes with the next collection.
+    """Release a pin. What only it held goes with the next collection.
 
     The pin of a fork goes when the fork is destroyed; it is not released by hand.
 
@@ -191,19 +187,12 @@ def _reply(done: str, pin: Pin, reply: Reply) -> None:
     )
 
 
-def _show_list(found: list[Pin]) -> None:
-    if not found:
-        output.say("there are no pins")
-        return
-    titles = ("name", "offsets", "bytes", "expires", "by", "note")
-    table = output.table(*titles, right=("offsets", "bytes"))
-    for pin in found:
-        table.add_row(
-            pin.name,
-            f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
-            output.size(pin.fragment_bytes),
-            _expiry(pin),
-            pin.owner,
-            pin.note,
-        )
-    output.draw(table)
+def _row(pin: Pin) -> tuple[str, ...]:
+    return (
+        pin.name,
+        f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
+        output.size(pin.fragment_bytes),
+        _expiry(pin),
+        pin.owner,
+        pin.note,
+    )

@@ -27,16 +27,23 @@ def list_sinks(url: Url, *, reply: Reply) -> None:
       stratalog sinks list orders-log
     """
 
-    async def work() -> dict[str, int]:
+    async def work() -> list[tuple[str, int]]:
         from stratalog.objectlog.load import LINK_TIMEOUT_S
         from stratalog.objectlog.stored import load_manifest
         from stratalog.store import PatientStore, open_store
 
         store = PatientStore(open_store(url), DEFAULT_RUNTIME, LINK_TIMEOUT_S)
         manifest, _ = await load_manifest(store)
-        return dict(sorted((manifest.sinks or {}).items()))
+        return sorted((manifest.sinks or {}).items())
 
-    reply.result(reply.run(work()), _facts, _show)
+    reply.listing(
+        reply.run(work()),
+        lambda each: {"query": each[0], "batch": each[1]},
+        lambda each: (each[0], f"{each[1]:,}"),
+        columns=("query", "last batch"),
+        right=("last batch",),
+        empty="no query writes to this log in batches",
+    )
 
 
 @sinks.command("forget")
@@ -65,17 +72,3 @@ def forget_sink(
     reply.result(
         query, lambda query: {"forgotten": query}, lambda query: output.say(f"forgot {query}")
     )
-
-
-def _facts(found: dict[str, int]) -> object:
-    return [{"query": query, "batch": batch} for query, batch in found.items()]
-
-
-def _show(found: dict[str, int]) -> None:
-    if not found:
-        output.say("no query writes to this log in batches")
-        return
-    table = output.table("query", "last batch", right=("last batch",))
-    for query, batch in found.items():
-        table.add_row(query, f"{batch:,}")
-    output.draw(table)
