@@ -1,4 +1,4 @@
-"""What cannot be undone is done only if a person says so."""
+"""A person confirms what cannot be undone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stratalog.errors import Invalid, NotHappened
 
 
 def require_terminal(refusal: str) -> None:
-    """Refuse if nobody is there who could be asked."""
+    """Refuse if standard input is no terminal, so that no person can be asked."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise Invalid(
             refusal, hint="Add --yes, or run the command on a terminal and answer its question."
@@ -16,7 +16,7 @@ def require_terminal(refusal: str) -> None:
 
 
 def confirm(word: str, *, purpose: str, otherwise: str) -> None:
-    """Go on only if a person types the word."""
+    """Return only if the person types the word."""
     sys.stderr.write(f"Type {word} to {purpose}: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != word:

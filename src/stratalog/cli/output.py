@@ -1,9 +1,9 @@
 """What people and programs see: results on standard output, everything else on standard error.
 
-Both often end in one place, so what is said on one is there before anything is said on the other.
+Both often go to the same place, so results are flushed before anything goes to standard error.
 
-Text that came from outside (URLs, names, records, messages) is never read as markup. Rich is
-loaded when something is drawn, so that a command that only prints stays quick.
+Text from outside (URLs, names, records, messages) is never interpreted as markup. Rich is loaded
+when something is drawn, so that a command that only prints starts quickly.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _as_json(document: object) -> bytes:
 
 
 def _results_first() -> None:
-    """Let out what was said before. Should it fail, the end of the program tells."""
+    """Flush results before anything goes to standard error. A failure is reported at exit."""
     with suppress(OSError):
         sys.stdout.flush()
 

@@ -53,12 +53,7 @@ class How:
     )
 
 
-def scrub(
-    url: Url,
-    *,
-    how: How,
-    reply: Reply,
-) -> None:
+def scrub(url: Url, *, how: How, reply: Reply) -> None:
     """Read and hash the whole log, compare everything, and name every damage.
 
     Safe beside writers and collection. Changes nothing, unless --repair is

@@ -28,7 +28,7 @@ Keep = Annotated[int, typer.Option(metavar="N", min=1, help="How many audits are
 
 
 def end(*, is_damaged: bool, is_partial: bool) -> None:
-    """Tell the shell that something is damaged, or that some logs were not done."""
+    """Exit with a code if something is damaged, or if some logs were not done."""
     if is_damaged:
         raise typer.Exit(exits.CORRUPT)
     if is_partial:

@@ -1,7 +1,7 @@
 """`collect`: give back the space before the lowest cursor, or say what would go and why.
 
-A run that was cut short is finished by the next one, whoever starts it. So there is nothing to
-resume and nothing to clean up: the command is simply run again.
+The next run finishes one that was cut short, also if another process starts it. So there is nothing
+to resume and nothing to clean up: run the command again.
 """
 
 from __future__ import annotations
@@ -52,12 +52,7 @@ class How:
     cancel: bool = option(False, "Give up a collection that is not published yet.", "--cancel")
 
 
-def collect(
-    url: Url,
-    *,
-    how: How,
-    reply: Reply,
-) -> None:
+def collect(url: Url, *, how: How, reply: Reply) -> None:
     """Delete what lies before the lowest cursor. A log without a cursor is refused.
 
     First finishes what a run has left that was cut short. Appends, reads and
@@ -89,7 +84,7 @@ def collect(
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What was collected, what another run had left, and who holds the rest."""
+    """What was collected, what another run had left, and what holds the rest."""
 
     collected: Collected
     left: Garbage | None

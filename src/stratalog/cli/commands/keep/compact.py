@@ -97,7 +97,7 @@ def compact(
     Everything that the query does not name is dead, up to the tail that it has
     seen; what is appended meanwhile stays, and so does the newest fragment.
     Pins and forks go on to read what they read before. With --key, an index
-    under live/ tells the next run what this one has seen.
+    under live/ keeps for the next run what this one has seen.
 
     Examples:
       stratalog compact settings --key "get_json_object(string(body), '$.key')"

@@ -54,7 +54,7 @@ class WhatGoes:
         "--despite-holders",
     )
     dry_run: bool = option(
-        False, "Only tell how many records there are, and who holds.", "--dry-run"
+        False, "Only say how many records there are, and what holds them.", "--dry-run"
     )
     note: str = option("", "Kept in the certificate, e.g. a case number.", metavar="TEXT")
     certificate: Path | None = option(
@@ -171,7 +171,7 @@ class _Erasure:
 
 def _ask(found: Erasable) -> None:
     """Go on only if a person says so."""
-    require_terminal("records are erased only by somebody who says so")
+    require_terminal("records are erased only after a person has confirmed it")
     count = len(found.offsets)
     output.warn(f"{output.count(count, 'record')} will be gone for ever")
     confirm(str(count), purpose="erase", otherwise="nothing was erased")

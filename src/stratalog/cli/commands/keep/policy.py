@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from stratalog.cli import exits, output
+from stratalog.cli.commands.keep import policy_text
 from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import DURATION, PLACE, place
 from stratalog.cli.reply import Reply
@@ -122,7 +123,7 @@ def get_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
 
     done = _for_each(url, logs, load, reply)
     if logs is None:
-        reply.result(done[0], _facts, lambda alone: output.say_all(_lines(alone.policy)))
+        reply.result(done[0], _facts, lambda alone: output.say_all(policy_text.lines(alone.policy)))
     else:
         done_well = [each for each in done if each.error is None]
         reply.result(done_well, lambda done: [_facts(each) for each in done], _draw)
@@ -173,7 +174,9 @@ def set_policy(
     reply.result(
         policy,
         lambda policy: {"done": "set", "policy": policy.to_dict(), **_names(done)},
-        lambda policy: output.say_all([f"set {where}", *(f"  {line}" for line in _rules(policy))]),
+        lambda policy: output.say_all(
+            [f"set {where}", *(f"  {line}" for line in policy_text.rules(policy))]
+        ),
     )
     _end(done)
 
@@ -273,7 +276,7 @@ async def _why_none(store: Store, error: NotFound) -> NotFound:
     return NotFound(
         f"there is no policy, but its cursor holds the log from {cursor.offset} on",
         path=error.path,
-        hint="Set one, or let go with `stratalog policy remove`.",
+        hint="Set one, or release it with `stratalog policy remove`.",
     )
 
 
@@ -297,53 +300,10 @@ def _facts(done: _Done) -> dict[str, object]:
     }
 
 
-def _lines(policy: Policy | None) -> list[str]:
-    assert policy is not None
-    lines = _rules(policy)
-    if policy.live is not None:
-        judged = "not asked yet" if policy.judged is None else f"asked up to {policy.judged:,}"
-        lines.append(f"{'state':<10}{judged}")
-    if policy.epoch_us is not None:
-        lines.append(f"{'set':<10}{output.moment(policy.epoch_us)} by {policy.writer}")
-    return lines
-
-
-def _rules(policy: Policy) -> list[str]:
-    """What it says, a line for each rule."""
-    lines: list[str] = []
-    live, retain = policy.live, policy.retain
-    if live is not None and live.key is not None:
-        lines.append(f"{'live':<10}the last record of each {live.key}")
-        if live.tombstone is not None:
-            grace = "a day" if live.grace_s is None else f"{live.grace_s:,.0f} s"
-            lines.append(f"{'':<10}a tombstone ({live.tombstone}) for {grace}")
-    elif live is not None and live.sql is not None:
-        lines.append(f"{'live':<10}{live.sql}")
-    elif live is not None:
-        lines.append(f"{'live':<10}by a rule of a newer version")
-    if retain is not None:
-        parts = [] if retain.age_s is None else [f"{_lasting(retain.age_s)}"]
-        parts += [] if retain.bytes is None else [f"at most {output.size(retain.bytes)}"]
-        lines.append(f"{'retain':<10}{', '.join(parts)}")
-    if live is not None:
-        lines.append(
-            f"{'when':<10}less than {policy.live_share_min:g} of a fragment lives, "
-            f"{output.count(policy.new_records_min, 'new record')} or more"
-        )
-    return lines
-
-
-def _lasting(seconds: float) -> str:
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if seconds >= size and seconds % size == 0:
-            return output.count(int(seconds // size), unit)
-    return f"{seconds:g} seconds"
-
-
 def _draw(done: Sequence[_Done]) -> None:
     table = output.table("log", "policy", fold=("log", "policy"))
     for each in done:
-        rules = "-" if each.policy is None else "\n".join(_rules(each.policy))
+        rules = "-" if each.policy is None else "\n".join(policy_text.rules(each.policy))
         table.add_row(each.name or "", rules)
     output.draw(table)
 

@@ -1,4 +1,4 @@
-"""`destroy`: delete a log for ever. Asks for its name first, unless told not to."""
+"""`destroy`: delete a log for ever. Asks for its name first, unless --yes is given."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from stratalog.store import Store
 
 
-def destroy(
-    url: Url,
-    yes: Yes = False,
-    *,
-    reply: Reply,
-) -> None:
+def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:
     """Delete a log for ever, with its cursors and all that it owns.
 
     Asks for the log's name first. Refused, before anything is deleted, if a
@@ -59,7 +54,7 @@ def _show(report: DestroyReport) -> None:
 
 def _ask(store: Store, reply: Reply) -> None:
     """Go on only if a person types the name of the log."""
-    require_terminal("a log is destroyed only by somebody who says so")
+    require_terminal("a log is destroyed only after a person has confirmed it")
     manifest = reply.run(_look(store))
     place = redact(store.url)
     name = place.rstrip("/").rpartition("/")[2]

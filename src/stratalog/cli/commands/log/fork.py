@@ -95,5 +95,5 @@ def _show(forked: Forked) -> None:
         output.warn(
             f"wal3 made the source. The cursor {forked.hold} there keeps wal3 from collecting "
             f"anything from offset {forked.first_offset} on, as long as the fork needs it. "
-            "Whoever deletes that cursor, or the source, damages the fork.",
+            "To delete that cursor, or the source, damages the fork.",
         )

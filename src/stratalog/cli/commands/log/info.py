@@ -25,7 +25,7 @@ TIES = {
     "fork": "fork of",
     "copy": "copy of",
 }
-"""What is told only of a log that has it, and how."""
+"""What is shown only of a log that has it, and under which title."""
 
 
 def info(

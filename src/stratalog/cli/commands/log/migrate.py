@@ -20,8 +20,8 @@ def migrate(
 ) -> None:
     """Seal a log and go on in a new one, at the next offset.
 
-    The place is checked before the log is sealed. Whoever follows the old log
-    goes on with the new one by itself; writers get the new place with the
+    The place is checked before the log is sealed. Followers of the old log
+    go on with the new one by themselves; writers get the new place with the
     error. A successor is named once. If the command is interrupted, run it
     again with the same places.
 

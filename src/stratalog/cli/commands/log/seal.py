@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stratalog.objectlog.stored import LogPosition, Seal
 
 Note = Annotated[
-    str, typer.Option("--note", metavar="TEXT", help="Why, for whoever looks at the log later.")
+    str, typer.Option("--note", metavar="TEXT", help="Why, for those who look at the log later.")
 ]
 
 

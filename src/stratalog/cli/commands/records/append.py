@@ -2,7 +2,7 @@
 
 The input is cut into batches of whatever one read gives, so records from a slow pipe are appended
 as they come and a large file fills whole fragments. Several batches are under way at once; memory
-is bounded by their number. What was appended is told even if the command fails or is interrupted.
+is bounded by their number. The command says what was appended, even if it fails or is interrupted.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async def _append(
             raise
         finally:
             await appends.settle()
-            # Being unable to tell must not hide the failure that is to be told.
+            # Failing to print must not hide the failure that is to be reported.
             with contextlib.nullcontext() if complete else contextlib.suppress(OSError):
                 _show(appends.appended, complete, reply)
 
@@ -122,7 +122,7 @@ async def _append(
 async def _batches(
     source: Source, splitter: Splitter, advance: output.Advance
 ) -> AsyncGenerator[list[bytes], None]:
-    """What each read completes. A torn end is told after the records before it were sent."""
+    """The records that each read completes. A torn end raises after those before it were sent."""
     done = 0
     async with aclosing(chunks(source)) as pieces:
         async for chunk in pieces:

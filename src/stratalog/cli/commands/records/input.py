@@ -69,7 +69,7 @@ async def chunks(source: Source) -> AsyncGenerator[bytes, None]:
                 got = source.stream.read(CHUNK_BYTES) or b""
             except OSError as error:
                 got = error
-            except ValueError:  # closed, since nobody wants more
+            except ValueError:  # closed by the consumer
                 return
             try:
                 loop.call_soon_threadsafe(ready.put_nowait, got)
