@@ -18,7 +18,6 @@ import typer
 from stratalog.cli.help import Group
 
 Command = TypeVar("Command", bound=Callable[..., None])
-T = TypeVar("T")
 
 
 class Commands(typer.Typer):
@@ -37,10 +36,9 @@ class Commands(typer.Typer):
         return registered
 
 
-def option(default: T, help: str, *names: str, **settings: Any) -> T:
-    """A field that is an option; it is named for the field if no names are given."""
-    information = typer.Option(*names, help=help, **settings)
-    return field(default=default, metadata={"option": information})
+def option(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
+    """A field that is an option, called as the field is if it has no names of its own."""
+    return field(default=default, metadata={"names": names, "help": help, **settings})
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
@@ -70,8 +68,11 @@ def _parameters(group: Any) -> Iterator[Parameter]:
     hints = get_type_hints(group, include_extras=True)
     for each in fields(group):
         default = Parameter.empty if each.default is MISSING else each.default
-        hint, information = hints[each.name], each.metadata.get("option")
-        annotation = hint if information is None else Annotated[hint, information]
+        annotation = hints[each.name]
+        if each.metadata:
+            settings = dict(each.metadata)
+            names = settings.pop("names") or (f"--{each.name.replace('_', '-')}",)
+            annotation = Annotated[annotation, typer.Option(*names, **settings)]
         yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

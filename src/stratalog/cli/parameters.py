@@ -38,6 +38,9 @@ def place(metavar: str, help: str) -> Any:
 DURATION: Any = {"parser": duration_s, "metavar": "DURATION"}
 """How an option takes a duration, such as 90s or 1h30m."""
 
+FILE_TO_READ: Any = {"metavar": "FILE", "exists": True, "dir_okay": False}
+"""How an option takes a file that must be there."""
+
 Url = Annotated[str, place("URL", f"The log: {PLACE} {CREDENTIALS}")]
 Root = Annotated[str, place("ROOT", f"The herd: {PLACE} {CREDENTIALS}")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
@@ -64,6 +67,6 @@ class Dirty:
     """Which of the logs that have changed are selected."""
 
     age: float | None = option(
-        None, "Select what has been dirty for so long.", show_default="10m", **DURATION
+        "Select what has been dirty for so long.", show_default="10m", **DURATION
     )
     records: Records = RECORDS

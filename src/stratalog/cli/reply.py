@@ -27,7 +27,7 @@ Verbose = Annotated[
 class Reply:
     """The options of every command that has a result."""
 
-    as_json: bool = option(False, "Results and errors as JSON, for programs.", "--json")
+    as_json: bool = option("Results and errors as JSON, for programs.", "--json", default=False)
     verbose: Verbose = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -21,12 +21,10 @@ class SparkOptions:
     """Where Spark runs, and how it is set."""
 
     master: str | None = option(
-        None, "Where Spark runs: local[4], spark://host:7077, yarn.", metavar="URL"
+        "Where Spark runs: local[4], spark://host:7077, yarn.", metavar="URL"
     )
-    remote: str | None = option(None, "A server of Spark Connect: sc://host:15002.", metavar="URL")
-    conf: list[str] | None = option(
-        None, "A setting of Spark. May be repeated.", metavar="KEY=VALUE"
-    )
+    remote: str | None = option("A server of Spark Connect: sc://host:15002.", metavar="URL")
+    conf: list[str] | None = option("A setting of Spark. May be repeated.", metavar="KEY=VALUE")
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:

@@ -31,26 +31,20 @@ class How:
     """How a scrub is done, and what besides."""
 
     processes: int | None = option(
-        None,
-        "How many processes hash; 0 is none but this one. \\[as many as help]",
-        metavar="N",
-        min=0,
+        "How many processes hash; 0 is none but this one. \\[as many as help]", metavar="N", min=0
     )
     bodies: bool = option(
-        True,
         "Read and hash every record, or only look that each object is there.",
         "--bodies/--no-bodies",
+        default=True,
     )
     resume: Path | None = option(
-        None,
         "Keep in this file how far it is, and go on from there if it exists.",
         metavar="FILE",
         dir_okay=False,
         callback=in_a_directory,
     )
-    repair: bool = option(
-        False, "Rebuild damaged snapshots if that can be proven right.", "--repair"
-    )
+    repair: bool = option("Rebuild damaged snapshots if that can be proven right.", default=False)
 
 
 def scrub(url: Url, *, how: How, reply: Reply) -> None:

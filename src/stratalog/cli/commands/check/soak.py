@@ -35,15 +35,14 @@ class Load:
     """What a soak writes, how long, and by how many."""
 
     rate: float = option(
-        200.0, "Records per second, about which the rate wanders.", metavar="N", min=0.001
+        "Records per second, about which the rate wanders.", default=200.0, metavar="N", min=0.001
     )
-    duration: float | None = option(None, "How long: 30s, 10m, 2h.", show_default="60s", **DURATION)
-    writers: int = option(3, "How many share the log.", metavar="N", min=1, max=256)
+    duration: float | None = option("How long: 30s, 10m, 2h.", show_default="60s", **DURATION)
+    writers: int = option("How many share the log.", default=3, metavar="N", min=1, max=256)
     force: bool = option(
-        False, "Also write to a log that exists. It is not collected then.", "--force"
+        "Also write to a log that exists. It is not collected then.", default=False
     )
     history: Path | None = option(
-        None,
         "Write every operation, as JSON lines.",
         dir_okay=False,
         callback=in_a_directory,

@@ -50,9 +50,7 @@ pipelines = Commands(
 class Herd:
     """The options of every job: which logs, where Spark runs, and how the command replies."""
 
-    logs: list[str] | None = option(
-        None, "Only this log. May be repeated.", "--log", metavar="NAME"
-    )
+    logs: list[str] | None = option("Only this log. May be repeated.", "--log", metavar="NAME")
     spark: SparkOptions
     reply: Reply
 

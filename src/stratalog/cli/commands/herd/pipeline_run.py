@@ -57,12 +57,12 @@ class Plan:
     server: Server = "worker"
     cursor: CursorName = "compaction"
     stages: str = option(
-        ",".join(EVERY_STAGE), "Which stages, with commas between them.", metavar="LIST"
+        "Which stages, with commas between them.", default=",".join(EVERY_STAGE), metavar="LIST"
     )
-    once: bool = option(False, "One round. This is the default.", "--once")
-    every: float | None = option(None, "Round after round, so far apart.", **DURATION)
+    once: bool = option("One round. This is the default.", default=False)
+    every: float | None = option("Round after round, so far apart.", **DURATION)
     thorough: float | None = option(
-        None, "With --every: scrub and verify only so often.", show_default="1d", **DURATION
+        "With --every: scrub and verify only so often.", show_default="1d", **DURATION
     )
     age: Age = None
     records: Records = RECORDS
@@ -70,7 +70,6 @@ class Plan:
     sweep: Sweep = False
     keep: Keep = 10
     report: Path | None = option(
-        None,
         "Where the page with the charts goes. \\[here, named by the time]",
         metavar="FILE",
         dir_okay=False,

@@ -40,16 +40,15 @@ class How:
     """Whether to collect, to look or to cancel, and how far."""
 
     cut_off: int | None = option(
-        None, "Keep everything from here on, even if no cursor does.", metavar="OFFSET", min=1
+        "Keep everything from here on, even if no cursor does.", metavar="OFFSET", min=1
     )
-    dry_run: bool = option(False, "Only say what would go, and what holds the rest.", "--dry-run")
+    dry_run: bool = option("Only say what would go, and what holds the rest.", default=False)
     interval: float | None = option(
-        None,
         "How long slow readers get before anything is deleted. Without it, 5 seconds.",
         metavar="SECONDS",
         min=0,
     )
-    cancel: bool = option(False, "Give up a collection that is not published yet.", "--cancel")
+    cancel: bool = option("Give up a collection that is not published yet.", default=False)
 
 
 def collect(url: Url, *, how: How, reply: Reply) -> None:

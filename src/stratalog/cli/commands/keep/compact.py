@@ -10,7 +10,7 @@ import typer
 
 from stratalog.cli import output
 from stratalog.cli.groups import option
-from stratalog.cli.parameters import Interval, Url
+from stratalog.cli.parameters import FILE_TO_READ, Interval, Url
 from stratalog.cli.reply import Reply, logged
 from stratalog.cli.spark_options import SparkOptions
 from stratalog.cli.values import grace_s
@@ -28,38 +28,32 @@ class WhatLives:
     """Which records live, and from where on nothing is said about that."""
 
     key: str | None = option(
-        None,
         "What lives: the last record of each key, an expression over offset, timestamp "
         "and body. Runs on Spark, and reads what is new since the last run.",
         metavar="SQL",
     )
     tombstone: str | None = option(
-        None, "With --key: which records mean that their key is gone.", metavar="SQL"
+        "With --key: which records mean that their key is gone.", metavar="SQL"
     )
     grace: float | None = option(
-        None,
         "How long a tombstone lives: 90s, 6h, 7d, or seconds. Default: a day.",
         parser=grace_s,
         metavar="DURATION",
     )
     full: bool = option(
-        False, "With --key: read the whole log, whatever the last run has left.", "--full"
+        "With --key: read the whole log, whatever the last run has left.", default=False
     )
     live: str | None = option(
-        None,
         "What lives: a query over the view log (offset, timestamp, body) "
         "that gives offsets. Runs on Spark.",
         metavar="SQL",
     )
     live_file: Path | None = option(
-        None,
         "What lives: an IndexSet, in its JSON or its binary form. Needs --up-to, and no Spark.",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
+        **FILE_TO_READ,
     )
     up_to: int | None = option(
-        None, "Judge only records before this one. Default: all.", metavar="OFFSET", min=1
+        "Judge only records before this one. Default: all.", metavar="OFFSET", min=1
     )
 
     def check(self) -> None:

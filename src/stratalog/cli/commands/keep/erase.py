@@ -15,7 +15,7 @@ from stratalog.cli.commands.keep.compact import check_there, loaded
 from stratalog.cli.confirm import confirm, require_terminal
 from stratalog.cli.exits import INCOMPLETE
 from stratalog.cli.groups import option
-from stratalog.cli.parameters import Interval, Url, Yes
+from stratalog.cli.parameters import FILE_TO_READ, Interval, Url, Yes
 from stratalog.cli.reply import Reply, logged
 from stratalog.cli.spark_options import SparkOptions
 from stratalog.cli.values import in_a_directory
@@ -34,31 +34,24 @@ class WhatGoes:
     """Which records are erased, and on which terms."""
 
     where: str | None = option(
-        None,
         "Which records go: a condition over offset, timestamp and body. Runs on Spark.",
         metavar="SQL",
     )
     offsets_file: Path | None = option(
-        None,
         "Which records go: an IndexSet, in its JSON or its binary form. Needs no Spark.",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
+        **FILE_TO_READ,
     )
     finish: bool = option(
-        False, "Only finish what was begun, and look again at what was not complete.", "--finish"
+        "Only finish what was begun, and look again at what was not complete.", default=False
     )
     despite_holders: bool = option(
-        False,
-        "Erase although pins or forks hold such records. They go on to hold them.",
-        "--despite-holders",
+        "Erase although pins or forks hold such records. They go on to hold them.", default=False
     )
     dry_run: bool = option(
-        False, "Only say how many records there are, and what holds them.", "--dry-run"
+        "Only say how many records there are, and what holds them.", default=False
     )
-    note: str = option("", "Kept in the certificate, e.g. a case number.", metavar="TEXT")
+    note: str = option("Kept in the certificate, e.g. a case number.", default="", metavar="TEXT")
     certificate: Path | None = option(
-        None,
         "Write the certificate to this file as well. The log keeps it in any case.",
         metavar="FILE",
         callback=in_a_directory,

@@ -50,17 +50,16 @@ class NewPin:
     """What a pin holds, until when, and why."""
 
     from_offset: int | None = option(
-        None, "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
+        "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
     )
     to_offset: int | None = option(
-        None, "Hold what lies before this offset. Without it, all.", "--to", metavar="N", min=1
+        "Hold what lies before this offset. Without it, all.", "--to", metavar="N", min=1
     )
     expires: float | None = option(
-        None,
         "A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
         **DURATION,
     )
-    note: str = option("", "What it is for.", metavar="TEXT")
+    note: str = option("What it is for.", default="", metavar="TEXT")
 
 
 @pins.command("create")

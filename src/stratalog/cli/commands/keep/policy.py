@@ -14,7 +14,7 @@ import typer
 from stratalog.cli import exits, output
 from stratalog.cli.commands.keep import policy_text
 from stratalog.cli.groups import Commands, option
-from stratalog.cli.parameters import DURATION, PLACE, place
+from stratalog.cli.parameters import DURATION, FILE_TO_READ, PLACE, place
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, size_bytes
 from stratalog.errors import NotFound, StratalogError
@@ -48,36 +48,31 @@ class Rules:
     """What a policy says, option by option."""
 
     key: str | None = option(
-        None,
         "The last record of each key lives: an expression over body, offset, timestamp.",
         metavar="SQL",
     )
     tombstone: str | None = option(
-        None, "With --key: whether a record says that its key is gone.", metavar="SQL"
+        "With --key: whether a record says that its key is gone.", metavar="SQL"
     )
     grace: float | None = option(
-        None, "With --tombstone: how long it lives.", show_default="1d", **DURATION
+        "With --tombstone: how long it lives.", show_default="1d", **DURATION
     )
     live: str | None = option(
-        None,
         "What lives: a query over the view log (offset, timestamp, body) that gives offsets.",
         metavar="SQL",
     )
-    retain_age: float | None = option(None, "What is older goes, as in 30d or 12h.", **DURATION)
+    retain_age: float | None = option("What is older goes, as in 30d or 12h.", **DURATION)
     retain_bytes: int | None = option(
-        None,
         "The oldest go until the rest is no more than this, as in 10GiB.",
         parser=size_bytes,
         metavar="SIZE",
     )
     live_share_min: float | None = option(
-        None,
         "Rewrite fragments of which less than this lives; 1 drops every dead record.",
         metavar="SHARE",
         show_default="0.5",
     )
     new_records_min: int | None = option(
-        None,
         "Do not ask again what lives before so many records have come.",
         metavar="N",
         min=0,
@@ -137,9 +132,7 @@ def set_policy(
     rules: Rules,
     file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", exists=True, dir_okay=False, help="All of it, as JSON. See `get`."
-        ),
+        typer.Option(help="All of it, as JSON. See `get`.", **FILE_TO_READ),
     ] = None,
     logs: Logs = None,
     reply: Reply,

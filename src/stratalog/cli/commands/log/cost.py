@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 class Assumed:
     """What a bill is made from besides the log: prices, and what is asked of the store."""
 
-    prices: Path | None = option(None, "The provider's prices, as JSON or TOML.", metavar="FILE")
+    prices: Path | None = option("The provider's prices, as JSON or TOML.", metavar="FILE")
     stats: list[Path] | None = option(
-        None, "Stats that a writer or reader has left, as JSON; several add up.", metavar="FILE"
+        "Stats that a writer or reader has left, as JSON; several add up.", metavar="FILE"
     )
     appends_per_second: float = option(
-        0.0, "How many appends to expect, on average.", metavar="N", min=0
+        "How many appends to expect, on average.", default=0.0, metavar="N", min=0
     )
-    append_bytes: int = option(0, "Their mean size.", metavar="BYTES", min=0)
+    append_bytes: int = option("Their mean size.", default=0, metavar="BYTES", min=0)
     interval_s: float = option(
-        0.0, "WriterOptions.interval_s, which caps the requests.", metavar="SECONDS", min=0
+        "WriterOptions.interval_s, which caps the requests.", default=0.0, metavar="SECONDS", min=0
     )
-    followers: int = option(0, "How many readers follow.", metavar="N", min=0)
+    followers: int = option("How many readers follow.", default=0, metavar="N", min=0)
 
     def listed(self) -> Prices | None:
         from stratalog.objectlog.cost import Prices

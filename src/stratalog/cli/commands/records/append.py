@@ -37,17 +37,14 @@ class Form:
     """What the input is like, and what must hold when it is appended."""
 
     length_prefixed: bool = option(
-        False,
-        "Each record comes behind its length (u32, big-endian); not lines.",
-        "--length-prefixed",
+        "Each record comes behind its length (u32, big-endian); not lines.", default=False
     )
     expected_offset: int | None = option(
-        None,
         "Append only if the log ends at N, and without a record of others in between.",
         metavar="N",
         min=1,
     )
-    atomic: bool = option(False, "All of the input or nothing (up to 64 MiB).", "--atomic")
+    atomic: bool = option("All of the input or nothing (up to 64 MiB).", default=False)
 
 
 def append(

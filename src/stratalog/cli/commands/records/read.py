@@ -29,21 +29,20 @@ if TYPE_CHECKING:
 class Stretch:
     """Which records are read."""
 
-    from_offset: int | None = option(None, "The first offset.", "--from", metavar="N", min=1)
-    to_offset: int | None = option(None, "Stop before this offset.", "--to", metavar="N", min=1)
+    from_offset: int | None = option("The first offset.", "--from", metavar="N", min=1)
+    to_offset: int | None = option("Stop before this offset.", "--to", metavar="N", min=1)
     from_time: int | None = option(
-        None,
         "Only what was appended at or after it: ISO (UTC if it names no zone), "
         "or microseconds since 1970.",
         parser=time_us,
         metavar="TIME",
     )
     to_time: int | None = option(
-        None, "Only what was appended before it.", parser=time_us, metavar="TIME"
+        "Only what was appended before it.", parser=time_us, metavar="TIME"
     )
-    limit: int | None = option(None, "At most so many records.", metavar="N", min=1)
+    limit: int | None = option("At most so many records.", metavar="N", min=1)
     pin: str | None = option(
-        None, "What this pin holds, also if the log begins later now.", metavar="NAME"
+        "What this pin holds, also if the log begins later now.", metavar="NAME"
     )
 
 
