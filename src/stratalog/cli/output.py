@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from stratalog.store import redact
 
@@ -28,7 +28,11 @@ SHOWN_MAX = 20
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Advance = Callable[[int], None]
+
+class Advance(Protocol):
+    """Takes how much is done by now. The total is known already; one that is given is ignored."""
+
+    def __call__(self, done: int, total: int = 0, /) -> None: ...
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -188,7 +192,7 @@ def progress(what: str, total: int | None, *, unit: str, shown: bool) -> Iterato
     Gives a function that takes how much is done by now.
     """
     if not shown or not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda _done, _total=0: None
         return
     from rich import progress as rich_progress
 
@@ -206,7 +210,7 @@ def progress(what: str, total: int | None, *, unit: str, shown: bool) -> Iterato
     )
     with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, _total=0: bar.update(task, completed=done)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Spark and all that it needs are loaded when a job starts, and the roll-up does w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +25,7 @@ from stratalog.cli.commands.herd.pipeline_options import (
 )
 from stratalog.cli.commands.herd.pipeline_run import run
 from stratalog.cli.groups import Commands, option
+from stratalog.cli.output import Advance
 from stratalog.cli.parameters import Dirty, Interval, Root
 from stratalog.cli.reply import Reply
 from stratalog.cli.spark_options import SparkOptions
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from stratalog.pipeline.collect import HerdCollect
     from stratalog.pipeline.jobs import Trouble
     from stratalog.pipeline.materialize import Materialized, MaterializeProgress
-
-OnProgress = Callable[[int, int], None]
 
 pipelines = Commands(
     "pipeline", help="The jobs that keep a herd, on Spark: merge, collect, scrub, verify."
@@ -55,13 +54,13 @@ class Herd:
     reply: Reply
 
     @contextmanager
-    def job(self, root: str, what: str) -> Iterator[tuple[SparkSession, OnProgress]]:
+    def job(self, root: str, what: str) -> Iterator[tuple[SparkSession, Advance]]:
         """A session, and what shows how many of Spark's tasks have ended."""
         with (
             self.spark.over_herd(root, self.logs, self.reply) as spark,
             self.reply.progress(what, unit="tasks") as advance,
         ):
-            yield spark, lambda done, _: advance(done)
+            yield spark, advance
 
 
 @pipelines.command("roll-up")
@@ -100,10 +99,10 @@ def materialize(
     from stratalog.pipeline.materialize import materialize as begin
 
     options, merge = MaterializeOptions(job=job, cursor=cursor), latest_by_key(key)
-    with herd.job(root, "materializing") as (spark, note):
+    with herd.job(root, "materializing") as (spark, advance):
 
         def on_progress(progress: MaterializeProgress) -> None:
-            note(progress.done, progress.total)
+            advance(progress.done)
 
         done = begin(spark, root, merge, logs=herd.logs, options=options, on_progress=on_progress)
     herd.reply.result(done, _facts, display.show_materialized)
@@ -132,8 +131,8 @@ def collect(
     from stratalog.pipeline.collect import HerdCollectOptions, collect_herd
 
     options = HerdCollectOptions(cursor=cursor, job=job, interval_s=interval, sweep=sweep)
-    with herd.job(root, "collecting") as (spark, note):
-        done = collect_herd(spark, root, logs=herd.logs, options=options, on_progress=note)
+    with herd.job(root, "collecting") as (spark, advance):
+        done = collect_herd(spark, root, logs=herd.logs, options=options, on_progress=advance)
     herd.reply.result(done, _facts, display.show_collected)
     _end(done.troubles)
 
@@ -153,8 +152,8 @@ def scrub(root: Root, keep: Keep = 10, *, herd: Herd) -> None:
     from stratalog.pipeline.check import HerdScrubOptions, scrub_herd
 
     options = HerdScrubOptions(keep_audits=keep)
-    with herd.job(root, "scrubbing") as (spark, note):
-        done = scrub_herd(spark, root, logs=herd.logs, options=options, on_progress=note)
+    with herd.job(root, "scrubbing") as (spark, advance):
+        done = scrub_herd(spark, root, logs=herd.logs, options=options, on_progress=advance)
     herd.reply.result(done, _scrub_facts, display.show_scrubbed)
     end(is_damaged=bool(done.damages), is_partial=bool(done.troubles))
 
@@ -182,8 +181,8 @@ def verify(
     from stratalog.pipeline.check import HerdVerifyOptions, verify_herd
 
     options = HerdVerifyOptions(cursor=cursor, job=job, records=records)
-    with herd.job(root, "verifying") as (spark, note):
-        done = verify_herd(spark, root, logs=herd.logs, options=options, on_progress=note)
+    with herd.job(root, "verifying") as (spark, advance):
+        done = verify_herd(spark, root, logs=herd.logs, options=options, on_progress=advance)
     herd.reply.result(done, _verify_facts, display.show_verified)
     end(is_damaged=bool(done.findings), is_partial=bool(done.troubles))
 

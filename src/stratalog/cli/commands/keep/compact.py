@@ -101,29 +101,22 @@ def compact(
       stratalog compact settings --live-file live.json --up-to 5000
     """
     lives.check()
+    from stratalog import sync
     from stratalog.objectlog import CompactOptions
 
+    done: Compacted | CompactedLog
     options = CompactOptions(live_share_min=live_share_min, interval_s=interval)
     with (
         logged(reply.verbose),
         reply.progress("compacting", unit="fragments") as advance,
     ):
         if lives.live_file is not None:
-            done = _by_set(url, lives.live_file, lives.up_to, advance, options)
+            assert lives.up_to is not None
+            live = loaded(lives.live_file)
+            done = sync.compact(url, live, up_to=lives.up_to, on_progress=advance, options=options)
         else:
             done = _on_spark(url, lives, spark, advance, options)
     reply.result(done, _facts, _show)
-
-
-def _by_set(
-    url: str, file: Path, up_to: int | None, advance: output.Advance, options: CompactOptions
-) -> Compacted | CompactedLog:
-    from stratalog import sync
-
-    assert up_to is not None
-    return sync.compact(
-        url, loaded(file), up_to=up_to, on_progress=lambda done, _: advance(done), options=options
-    )
 
 
 def _on_spark(
@@ -145,7 +138,7 @@ def _on_spark(
                 url,
                 lives.live,
                 up_to=lives.up_to,
-                on_progress=lambda done, _: advance(done),
+                on_progress=advance,
                 options=options,
             )
         grace_s = GRACE_S if lives.grace is None else lives.grace
@@ -155,7 +148,7 @@ def _on_spark(
             ByKey(lives.key, lives.tombstone, grace_s),
             up_to=lives.up_to,
             incremental=not lives.full,
-            on_progress=lambda done, _: advance(done),
+            on_progress=advance,
             options=options,
         )
 

@@ -156,9 +156,7 @@ class _Erasure:
         from stratalog.objectlog.erasure import Eraser
 
         with self.reply.progress("erasing", unit="fragments") as advance:
-            eraser = Eraser(
-                self.url, lambda done, _: advance(done), options=self.options, rewrite=rewrite
-            )
+            eraser = Eraser(self.url, advance, options=self.options, rewrite=rewrite)
             return loop_thread().run(lambda: work(eraser))
 
 

@@ -92,12 +92,8 @@ async def _append(
         appends = OrderedAppends(log, form.expected_offset)
         complete = False
         try:
-            with output.progress(
-                "appending",
-                source.size,
-                unit="bytes",
-                shown=not (reply.as_json or source.interactive),
-            ) as advance:
+            shown = not (reply.as_json or source.interactive)
+            with output.progress("appending", source.size, unit="bytes", shown=shown) as advance:
                 batches = _batches(source, splitter, advance)
                 if form.atomic:
                     batches = _as_one(batches, options.batch_bytes_max)
