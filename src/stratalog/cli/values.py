@@ -74,11 +74,9 @@ def size_bytes(text: str) -> int:
 
 
 def decoded(file: Path, decode: Callable[[bytes], T]) -> T:
-    """What a file holds. Its errors name the file."""
+    """What a file holds. If it is something else, the error names the file."""
     try:
         return decode(file.read_bytes())
-    except OSError as error:
-        raise unreadable(str(file), error, "Give a file that can be read.") from None
     except Invalid as error:
         raise Invalid(f"{file}: {error}", hint=error.hint) from None
 

@@ -17,7 +17,6 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, in_a_directory
-from stratalog.errors import NotFound
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class _ResumeFile:
             return None
         try:
             return decoded(self._path, ScrubReport.from_json)
-        except NotFound:
+        except FileNotFoundError:
             return None
 
     def note(self, report: ScrubReport) -> None:

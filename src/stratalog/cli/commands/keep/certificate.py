@@ -11,7 +11,7 @@ from stratalog.cli import output
 from stratalog.cli.groups import Commands
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply, Verbose, run
-from stratalog.cli.values import decoded, in_a_directory
+from stratalog.cli.values import in_a_directory
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.store import redact
 
@@ -130,7 +130,7 @@ def verify_certificate(
         from stratalog.objectlog.erasure import verify_certificate as verify
 
         if file is not None:
-            read = decoded(file, lambda data: decode_certificate(data, str(file)))
+            read = decode_certificate(file.read_bytes(), str(file))
             return [await verify(read, log, query=where)]
         chosen = await _stored(certificate, certificate_id, where)
         return [await verify(each, log or certificate, query=where) for each in chosen]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from stratalog.cli import output
 from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
-from stratalog.cli.values import decoded
+from stratalog.cli.values import decoded, unreadable
 from stratalog.store import redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.cost import Bill, Prices, Stored
     from stratalog.store import Usage
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,14 @@ class Assumed:
     def listed(self) -> Prices | None:
         from stratalog.objectlog.cost import Prices
 
-        return None if self.prices is None else decoded(self.prices, Prices.from_text)
+        return None if self.prices is None else _read(self.prices, Prices.from_text)
 
     def usage(self) -> Usage | None:
         """What is asked for in a month, as far as anything is said about that."""
         from stratalog.objectlog.cost import Measured, Rates
         from stratalog.store import Usage
 
-        usages = [decoded(file, Measured.from_json).a_month for file in self.stats or ()]
+        usages = [_read(file, Measured.from_json).a_month for file in self.stats or ()]
         if self.appends_per_second or self.followers:
             rates = Rates(
                 appends_per_second=self.appends_per_second,
@@ -56,6 +58,13 @@ class Assumed:
             )
             usages.append(rates.a_month)
         return sum(usages, Usage()) if usages else None
+
+
+def _read(file: Path, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decoded(file, decode)
+    except OSError as error:
+        raise unreadable(str(file), error, "Give a file that can be read.") from None
 
 
 def cost(url: Url, *, assumed: Assumed, reply: Reply) -> None:
