@@ -36,7 +36,7 @@ from rich.table import Table
 
 import stratalog as sl
 from stratalog.cli import output
-from stratalog.cli.commands.herd.pipeline_display import stages_shown, tell_run
+from stratalog.cli.commands.herd.pipeline_display import show_run, stages_shown
 from stratalog.pipeline.outputs.read import read_output
 from stratalog.pipeline.run.html_report import html_of
 from stratalog.pipeline.run.run import RunOptions, run_pipeline
@@ -205,7 +205,7 @@ def keep(spark: SparkSession, root: str) -> RunReport:
             options=RunOptions(age_s=3600.0, records=BIG, interval_s=0.0),
             on_event=show,
         )
-    tell_run(report)
+    show_run(report)
     if report.error is not None:
         raise report.error
     return report

@@ -30,9 +30,10 @@ from rich.table import Table
 
 import stratalog as sl
 from stratalog.cli import output
-from stratalog.cli.commands.check.soak import tell, watching
-from stratalog.cli.commands.check.verify import tell as tell_verified
+from stratalog.cli.commands.check.soak import show, watching
+from stratalog.cli.commands.check.verify import show as show_verified
 from stratalog.cli.commands.log.tree import load_tree, picture
+from stratalog.cli.reply import Reply
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.soak import SoakOptions, soak
@@ -171,7 +172,7 @@ async def branch(store: DirectoryStore, target: DirectoryStore) -> None:
         f"{output.size(written)} written, {seconds():.2f} s."
     )
     report = await sl.verify(target)
-    tell_verified(report)
+    show_verified(report)
     if not report.proven:
         raise sl.errors.Corrupt("the fork is not what it promises to be")
 
@@ -182,7 +183,7 @@ async def prove(store: DirectoryStore, seconds: float) -> None:
     output.say("\nThe proof: writers are killed at random, and nothing is lost or doubled.")
     with watching(seconds, shown=True) as watch:
         report = await soak(store, options=options, on_progress=watch)
-    tell(report, as_json=False)
+    show(report, Reply())
     if not report.proven:
         raise sl.errors.Corrupt("the soak broke a promise")
 

@@ -277,7 +277,7 @@ class IndexSet:
         """Each bound of either set in turn: whether what begins there is in one, and in the other.
 
         A stable sort of two sorted arrays merges them. A bound that both have comes twice, and the
-        second time tells.
+        second one counts.
         """
         if not isinstance(other, IndexSet):
             return NotImplemented

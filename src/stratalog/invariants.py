@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 def invariant(holds: bool, rule: str) -> None:
-    """Stop before harm is done if a rule of ours is broken: that is a defect, not an error."""
+    """Stop before damage is done if an invariant is broken: that is a defect, not an error."""
     if not holds:
         raise AssertionError(rule)

@@ -118,7 +118,7 @@ class Setsum:
         return hash(self._bytes)
 
     def __bool__(self) -> bool:
-        """Whether anything is in the set, as far as a hash can tell."""
+        """Whether the set has any element, as far as a hash can say."""
         return self._bytes != EMPTY._bytes
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ from cli.calls import (
     start,
     wait_for,
 )
-from stratalog.cli.commands.records.append import Pipeline, _as_one
+from stratalog.cli.commands.records.append import OrderedAppends, _as_one
 from stratalog.cli.commands.records.framing import LengthPrefixed, Lines, with_length
 
 RECORDS = st.lists(st.binary(max_size=40), max_size=12)
@@ -208,8 +208,8 @@ class _Stub:
 
 
 def test_what_lands_beyond_a_failure_is_counted_apart() -> None:
-    async def send() -> Pipeline:
-        pipeline = Pipeline(cast(sl.LogWriter, _Stub()), None)
+    async def send() -> OrderedAppends:
+        pipeline = OrderedAppends(cast(sl.LogWriter, _Stub()), None)
         for _ in range(3):
             await pipeline.send([b"a", b"b"])
         with pytest.raises(sl.errors.Unavailable):
@@ -217,7 +217,7 @@ def test_what_lands_beyond_a_failure_is_counted_apart() -> None:
         await pipeline.settle()
         return pipeline
 
-    outcome = run(send()).outcome
+    outcome = run(send()).appended
     assert (outcome.records, outcome.first_offset, outcome.last_offset) == (2, 10, 11)
     assert outcome.beyond_failure == 2
 

@@ -20,7 +20,7 @@ from segments.damaged_disks import (
     no_segment,
     wal_in_the_middle,
 )
-from stratalog.cli.commands.herd.disks import picture
+from stratalog.cli.commands.disk import picture
 from stratalog.segments import Disk, DiskDamageKind, SegmentReport
 
 CORRUPT = 13

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.calls import call, call_json, new_url
-from stratalog.cli.commands.log import doctor
+from stratalog.cli.commands.check import doctor
 from stratalog.store import MemoryStore
 
 QUICK = ("--rounds", "2")

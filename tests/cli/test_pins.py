@@ -9,7 +9,7 @@ import typer
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_url, run
-from stratalog.cli.parameters import duration_s
+from stratalog.cli.values import duration_s
 from stratalog.runtime import DEFAULT_RUNTIME
 
 HOUR_US = 3_600_000_000

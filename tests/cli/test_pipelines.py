@@ -16,8 +16,9 @@ import signals
 import stratalog as sl
 from cli.calls import TIMEOUT_S, call, call_json, error_json, run
 from pipeline.test_report import made
-from stratalog.cli.commands.herd.pipelines import _Rounds
+from stratalog.cli.commands.herd.pipeline_run import Rounds
 from stratalog.cli.exits import exit_code
+from stratalog.cli.reply import Reply
 from stratalog.pipeline.run.run import RunEvent
 from stratalog.pipeline.run.run_report import Failure, RunReport
 
@@ -41,7 +42,7 @@ class TestRounds:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        rounds = _Rounds(lambda _: None, None, as_json=True)
+        rounds = Rounds(lambda _: None, None, Reply(as_json=True))
         rounds(ended(made()))
         assert not rounds.is_damaged
         rounds(ended(made(findings=("a file is missing",))))
@@ -52,7 +53,7 @@ class TestRounds:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        rounds = _Rounds(lambda _: None, None, as_json=True)
+        rounds = Rounds(lambda _: None, None, Reply(as_json=True))
         rounds(ended(made(before=None, after=None)))
         assert list(tmp_path.iterdir()) == []
         rounds(ended(made()))
@@ -64,7 +65,7 @@ class TestRounds:
         monkeypatch.chdir(tmp_path)
         error = sl.errors.Unavailable("no answer")
         failed = made(failure=Failure.of(error), error=error, before=None, after=None)
-        _Rounds(lambda _: None, None, as_json=True)(ended(failed))
+        Rounds(lambda _: None, None, Reply(as_json=True))(ended(failed))
         told = json.loads(capsys.readouterr().err)
         assert (told["kind"], told["exit_code"]) == ("unavailable", exit_code(error))
         assert "60 s" in told["hint"]
@@ -72,7 +73,9 @@ class TestRounds:
     def test_a_page_that_cannot_be_written_does_not_end_the_rounds(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        rounds = _Rounds(lambda _: None, tmp_path / "no" / "such" / "folder.html", as_json=True)
+        rounds = Rounds(
+            lambda _: None, tmp_path / "no" / "such" / "folder.html", Reply(as_json=True)
+        )
         rounds(ended(made()))
         assert "could not be written" in caplog.text
 

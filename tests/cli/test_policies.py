@@ -10,7 +10,7 @@ import typer
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_log, new_url, run
-from stratalog.cli.parameters import size_bytes
+from stratalog.cli.values import size_bytes
 
 KEY = "get_json_object(string(body), '$.key')"
 

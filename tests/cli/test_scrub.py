@@ -25,7 +25,7 @@ from objectlog.planted_damage import (
 )
 from stratalog import ScrubOptions
 from stratalog.errors import Unavailable
-from stratalog.objectlog.check import scrub_log as scrubbing
+from stratalog.objectlog import check as scrubbing
 from stratalog.objectlog.check.damage import DamageKind
 from stratalog.objectlog.check.scrub_report import ScrubReport
 

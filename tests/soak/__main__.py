@@ -20,8 +20,9 @@ import typer
 from pipeline.killing import kill_again_and_again
 from s3_server import begin_run, end_run, shared_server
 from soak.process_writers import process_writers
-from stratalog.cli.commands.check.soak import tell, watching
-from stratalog.cli.parameters import duration_s
+from stratalog.cli.commands.check.soak import show, watching
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import duration_s
 from stratalog.soak import History, SoakOptions, SoakReport, soak
 
 
@@ -80,7 +81,7 @@ def main() -> int:
     owns_server = begin_run()
     try:
         report = asyncio.run(run(options, given.history, given.json))
-        code = tell(report, as_json=given.json)
+        code = show(report, Reply(as_json=given.json))
         if code == 0 and given.kills:
             asyncio.run(kill_drivers(given.kills))
         return code

@@ -27,7 +27,7 @@ import typer
 from examples.kv.kv import Store
 from soak.kv_operations import CHECKPOINT_EVERY, OPTIONS, Ledger
 from stratalog import IndexSet
-from stratalog.cli.parameters import duration_s
+from stratalog.cli.values import duration_s
 from stratalog.segments import check_disk, inspect_disk
 
 PROGRAM = Path(__file__).with_name("kv_process.py")

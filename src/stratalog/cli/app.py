@@ -7,30 +7,35 @@ from typing import Annotated
 import typer
 
 from stratalog._version import __version__
+from stratalog.cli.commands.check.doctor import doctor
 from stratalog.cli.commands.check.scrub import scrub
 from stratalog.cli.commands.check.soak import soak
 from stratalog.cli.commands.check.verify import verify
-from stratalog.cli.commands.herd.disks import disks
-from stratalog.cli.commands.herd.herds import herds
-from stratalog.cli.commands.herd.pipelines import pipelines
-from stratalog.cli.commands.keep.certificates import certificates
+from stratalog.cli.commands.disk import disks
+from stratalog.cli.commands.herd.herd import herds
+from stratalog.cli.commands.herd.pipeline import pipelines
+from stratalog.cli.commands.keep.certificate import certificates
 from stratalog.cli.commands.keep.collect import collect
 from stratalog.cli.commands.keep.compact import compact
-from stratalog.cli.commands.keep.cursors import cursors
+from stratalog.cli.commands.keep.cursor import cursors
 from stratalog.cli.commands.keep.erase import erase
-from stratalog.cli.commands.keep.pins import pins
-from stratalog.cli.commands.keep.policies import policies
+from stratalog.cli.commands.keep.pin import pins
+from stratalog.cli.commands.keep.policy import policies
 from stratalog.cli.commands.keep.sweep import sweep
+from stratalog.cli.commands.log.copy import copy
 from stratalog.cli.commands.log.cost import cost
 from stratalog.cli.commands.log.destroy import destroy
-from stratalog.cli.commands.log.doctor import doctor
-from stratalog.cli.commands.log.fork import copy, fork
-from stratalog.cli.commands.log.info import info, init
-from stratalog.cli.commands.log.seal import migrate, seal
+from stratalog.cli.commands.log.fork import fork
+from stratalog.cli.commands.log.info import info
+from stratalog.cli.commands.log.init import init
+from stratalog.cli.commands.log.migrate import migrate
+from stratalog.cli.commands.log.seal import seal
 from stratalog.cli.commands.log.sinks import sinks
 from stratalog.cli.commands.records.append import append
-from stratalog.cli.commands.records.read import follow, read
+from stratalog.cli.commands.records.follow import follow
+from stratalog.cli.commands.records.read import read
 from stratalog.cli.exits import exits_as_text
+from stratalog.cli.groups import spread
 from stratalog.cli.program import Program
 
 app = typer.Typer(
@@ -90,7 +95,7 @@ for command in (
     cost,
     soak,
 ):
-    app.command()(command)
+    app.command()(spread(command))
 app.add_typer(cursors)
 app.add_typer(pins)
 app.add_typer(certificates)

@@ -19,6 +19,8 @@ class Exit(NamedTuple):
 OK = 0
 DEFECT = 1
 USAGE = 2
+NOT_HAPPENED = 5
+CORRUPT = 13
 UNSAFE = 15
 INCOMPLETE = 16
 INTERRUPTED = 130
@@ -30,7 +32,11 @@ EXITS = (
     Exit(USAGE, (errors.Invalid,), "the call is wrong: correct it"),
     Exit(3, (errors.NotFound,), "there is no such log, cursor or file"),
     Exit(4, (errors.Exists,), "it exists already"),
-    Exit(5, (errors.Conflict, errors.NotHappened), "it did not happen: look again, then decide"),
+    Exit(
+        NOT_HAPPENED,
+        (errors.Conflict, errors.NotHappened),
+        "it did not happen: look again, then decide",
+    ),
     Exit(6, (errors.Fenced,), "it did not happen: another writer took over"),
     Exit(7, (errors.Sealed,), "it did not happen: the log is sealed"),
     Exit(8, (errors.Full,), "it did not happen: too much at once"),
@@ -38,7 +44,7 @@ EXITS = (
     Exit(10, (errors.Trimmed,), "the records are gone on purpose"),
     Exit(11, (errors.Unavailable,), "the store does not answer: retry later"),
     Exit(12, (errors.Denied,), "credentials or permissions are missing"),
-    Exit(13, (errors.Corrupt,), "stored bytes are wrong: alarm a person"),
+    Exit(CORRUPT, (errors.Corrupt,), "stored bytes are wrong: alarm a person"),
     Exit(14, (errors.Closed,), "something was closed too early"),
     Exit(UNSAFE, (), "doctor: the store is not safe for a log"),
     Exit(INCOMPLETE, (), "erase: done, but the records are not gone everywhere"),

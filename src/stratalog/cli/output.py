@@ -1,29 +1,38 @@
 """What people and programs see: results on standard output, everything else on standard error.
 
-Both often end in one place, so what is said on one is there before anything is said on the other.
+Both often go to the same place, so results are flushed before anything goes to standard error.
 
-Text that came from outside (URLs, names, records, messages) is never read as markup. Rich is
-loaded when something is drawn, so that a command that only prints stays quick.
+Text from outside (URLs, names, records, messages) is never interpreted as markup. Rich is loaded
+when something is drawn, so that a command that only prints starts quickly.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from stratalog.store import redact
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 PIPE_WIDTH = 160
+SHOWN_MAX = 20
+"""How many warnings or findings are shown one by one."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Advance = Callable[[int], None]
+
+class Advance(Protocol):
+    """Takes how much is done by now. The total is known already; one that is given is ignored."""
+
+    def __call__(self, done: int, total: int = 0, /) -> None: ...
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -45,6 +54,12 @@ def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def say_all(lines: Iterable[str]) -> None:
+    """Lines of result for people."""
+    for each in lines:
+        say(each)
+
+
 def draw(picture: RenderableType) -> None:
     """A table or a tree for people."""
     screen = console()
@@ -55,6 +70,47 @@ def draw(picture: RenderableType) -> None:
         screen.print(picture)
     for line in drawn.get().splitlines():
         say(line.rstrip())
+
+
+def table(
+    *columns: str,
+    title: str | None = None,
+    right: Collection[str] = (),
+    fold: Collection[str] = (),
+    no_wrap: Collection[str] = (),
+) -> Table:
+    """An empty table: with a frame if it has a title of its own, else plain."""
+    from rich.table import Table
+
+    if title is None:
+        made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    else:
+        made = Table(title=title, title_justify="left")
+    for name in columns:
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            overflow="fold" if name in fold else "ellipsis",
+            no_wrap=name in no_wrap,
+        )
+    return made
+
+
+def facts(*, overflow: Literal["fold", "ellipsis"] = "ellipsis") -> Table:
+    """An empty table of names and what they stand for."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="bold")
+    made.add_column(overflow=overflow)
+    return made
+
+
+def styled(text: str, style: str) -> Text:
+    """A cell of a table in a colour."""
+    from rich.text import Text
+
+    return Text(text, style)
 
 
 def write(data: bytes) -> None:
@@ -74,7 +130,7 @@ def _as_json(document: object) -> bytes:
 
 
 def _results_first() -> None:
-    """Let out what was said before. Should it fail, the end of the program tells."""
+    """Flush results before anything goes to standard error. A failure is reported at exit."""
     with suppress(OSError):
         sys.stdout.flush()
 
@@ -86,6 +142,19 @@ def complain(label: str, colour: str, message: str) -> None:
     _results_first()
     line = Text.assemble((f"{label}: ", f"bold {colour}"), (redact(message), colour))
     console(stderr=True).print(line, soft_wrap=True)
+
+
+def warn(message: str) -> None:
+    """What a person should know although the command goes on."""
+    complain("warning", "yellow", message)
+
+
+def warn_of(messages: Sequence[str]) -> None:
+    """The first of many warnings, and how many more there are."""
+    for each in messages[:SHOWN_MAX]:
+        warn(each)
+    if len(messages) > SHOWN_MAX:
+        warn(f"and {len(messages) - SHOWN_MAX:,} more")
 
 
 def show_error(
@@ -123,7 +192,7 @@ def progress(what: str, total: int | None, *, unit: str, shown: bool) -> Iterato
     Gives a function that takes how much is done by now.
     """
     if not shown or not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda _done, _total=0: None
         return
     from rich import progress as rich_progress
 
@@ -141,24 +210,23 @@ def progress(what: str, total: int | None, *, unit: str, shown: bool) -> Iterato
     )
     with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, _total=0: bar.update(task, completed=done)
 
 
-class LateBar:
-    """A bar that appears once it is known how long it will be."""
+@contextmanager
+def late_progress(what: str, *, unit: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar that appears once its length is known. Gives a function of what is done, and of all."""
+    with ExitStack() as stack:
+        advance: Advance | None = None
 
-    def __init__(self, stack: ExitStack, what: str, *, unit: str, shown: bool) -> None:
-        self._stack = stack
-        self._what = what
-        self._unit = unit
-        self._shown = shown
-        self._advance: Advance | None = None
+        def on_progress(done: int, total: int) -> None:
+            nonlocal advance
+            if advance is None:
+                bar = progress(what, total, unit=unit, shown=shown)
+                advance = stack.enter_context(bar)
+            advance(done)
 
-    def __call__(self, done: int, total: int) -> None:
-        if self._advance is None:
-            bar = progress(self._what, total, unit=self._unit, shown=self._shown)
-            self._advance = self._stack.enter_context(bar)
-        self._advance(done)
+        yield on_progress
 
 
 def count(number: int, noun: str) -> str:

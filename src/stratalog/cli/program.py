@@ -75,7 +75,7 @@ class Program(Group):
         except typer.TyperException as error:
             code = _show_usage_error(error, as_json)
         except SystemExit as end:
-            # Rich and Typer end the program by themselves when nobody reads their output any more.
+            # Rich and Typer end the program by themselves when their output is closed.
             if not isinstance(end.__context__, BrokenPipeError):
                 raise
             code = exits.BROKEN_PIPE
@@ -86,7 +86,7 @@ class Program(Group):
             if error.errno == errno.EBADF:
                 message, hint = "the output is closed", "Give it a place to go, e.g. /dev/null."
             output.show_error("io", message, hint, code, as_json)
-        except Exception as error:  # noqa: BLE001 - the last place where a defect can be told
+        except Exception as error:  # noqa: BLE001 - the last place where a defect can be reported
             code = exits.DEFECT
             trace = redact(traceback.format_exc())
             if not as_json:
@@ -103,7 +103,7 @@ class Program(Group):
 
 
 def _hint(error: StratalogError) -> str:
-    """The next step in a shell, where nobody opens a writer."""
+    """The next step in a shell, where there is no writer to open."""
     if isinstance(error, NotFound):
         from stratalog.objectlog.stored import MANIFEST_PATH
 
@@ -165,7 +165,7 @@ def _finish_stdout() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Nobody reads any more: let what is still buffered go nowhere, without a complaint."""
+    """The reader is gone: discard what is still buffered, silently."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The kit with which this library is tested, for whoever builds on it.
+"""The kit with which this library is tested, for those who build on it.
 
     StoreConformance, LogConformance    subclass them to test a store of your own
     simulate, Simulation                run asyncio code in virtual time, from a seed

@@ -45,7 +45,7 @@ When = Literal["before", "after", "torn"]
 class PowerLost(Exception):
     """The machine is off.
 
-    Not an ``OSError``, so that nobody cleans up after it: there is nobody left. Still an
+    Not an ``OSError``, so that no handler cleans up after it: the process is gone. Still an
     ``Exception``, because executors and tasks do not hand on everything else.
     """
 
@@ -246,7 +246,7 @@ class SimulatedFiles:
             if self.dead:
                 return
             self.dead = True
-        self._tell()
+        self._report_crash()
 
     def on_crash(self, callback: Callable[[], None]) -> None:
         """What else dies with this machine. It is called by the thread that made the call."""
@@ -339,11 +339,11 @@ class SimulatedFiles:
             with contextlib.suppress(OSError):
                 self._end_in(effect, torn)
             self.dead = True
-        self._tell()
+        self._report_crash()
         raise PowerLost(f"in call {call.number}, {operation} of {path!r}")
 
-    def _tell(self) -> None:
-        """Outside the mutex, so that what is told may wait for threads that are in a call."""
+    def _report_crash(self) -> None:
+        """Outside the mutex, so that the callback may wait for threads that are in a call."""
         if self._on_crash is not None:
             self._on_crash()
 

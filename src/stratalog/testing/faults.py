@@ -72,7 +72,7 @@ class _Write(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """Probabilities per operation, and ranges in seconds. The default does no harm at all."""
+    """Probabilities per operation, and ranges in seconds. The default has no faults."""
 
     request_s: Range = (0.0, 0.0)
     answer_s: Range = (0.0, 0.0)

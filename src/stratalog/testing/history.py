@@ -6,7 +6,7 @@ the history and the final content of the log, and raises ``HistoryViolation`` un
     dense            offsets count from the first one without a gap
     time             timestamps never go back
     once             no record is there twice
-    origin           nothing is there that nobody wrote
+    origin           every record was written by some append
     acknowledged     an acknowledged append is there, at its position, with its timestamp
     not-happened     an append that failed definitely is not there
     atomic           of an append of many records all are there, side by side and in order, or

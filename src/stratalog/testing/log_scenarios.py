@@ -6,22 +6,18 @@ against the final log.
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import stratalog as sl
 from stratalog.errors import Conflict
 from stratalog.runtime import Runtime
 from stratalog.store import Store
 from stratalog.testing.history import Append, History, Read, Row, Seen
+from stratalog.testing.scenarios import Scenarios
 
 SMALL_TREE = sl.WriterOptions(rollup_entries=2, snapshot_entries_max=4, compression="none")
 """Roll-ups begin with the third fragment, so that short logs have deep trees. Bodies are stored
 as they are, so that a test can find one and damage it."""
-
-TIMEOUT_S = 120.0
 
 
 class SteppingRuntime(Runtime):
@@ -35,21 +31,11 @@ class SteppingRuntime(Runtime):
         return self._now_us
 
 
-class LogScenarios(ABC):
-    """Runs scenarios, each on a store of its own. ``appenders`` says how hard the races are."""
+class LogScenarios(Scenarios):
+    """Scenarios of a log. ``appenders`` says how hard the races are."""
 
     appenders = 16
-
-    @abstractmethod
-    async def make_store(self) -> Store:
-        """A fresh, empty store."""
-
-    def run(self, scenario: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(TIMEOUT_S):
-                await scenario(await self.make_store())
-
-        asyncio.run(main())
+    _timeout_s = 120.0
 
 
 async def append(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, run
-from stratalog.errors import Corrupt, Invalid
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import decoded, in_a_directory
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -21,39 +25,28 @@ if TYPE_CHECKING:
 SAVE_EVERY_S = 1.0
 
 
-def scrub(
-    url: Url,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="How many processes hash; 0 is none but this one. \\[as many as help]",
-        ),
-    ] = None,
-    bodies: Annotated[
-        bool,
-        typer.Option(
-            "--bodies/--no-bodies",
-            help="Read and hash every record, or only look that each object is there.",
-        ),
-    ] = True,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            callback=in_a_directory,
-            help="Keep in this file how far it is, and go on from there if it exists.",
-        ),
-    ] = None,
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Rebuild damaged snapshots if that can be proven right."),
-    ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a scrub is done, and what besides."""
+
+    processes: int | None = option(
+        "How many processes hash; 0 is none but this one. \\[as many as help]", metavar="N", min=0
+    )
+    bodies: bool = option(
+        "Read and hash every record, or only look that each object is there.",
+        "--bodies/--no-bodies",
+        default=True,
+    )
+    resume: Path | None = option(
+        "Keep in this file how far it is, and go on from there if it exists.",
+        metavar="FILE",
+        dir_okay=False,
+        callback=in_a_directory,
+    )
+    repair: bool = option("Rebuild damaged snapshots if that can be proven right.", default=False)
+
+
+def scrub(url: Url, *, how: How, reply: Reply) -> None:
     """Read and hash the whole log, compare everything, and name every damage.
 
     Safe beside writers and collection. Changes nothing, unless --repair is
@@ -66,105 +59,116 @@ def scrub(
     """
     from stratalog.objectlog import ScrubOptions
 
-    options = ScrubOptions(processes=processes, bodies=bodies)
+    options = ScrubOptions(processes=how.processes, bodies=how.bodies)
 
-    async def work() -> tuple[ScrubReport, RepairReport | None]:
+    async def work() -> _Result:
         from stratalog.objectlog.check import repair as repairing
         from stratalog.objectlog.check import scrub as examine
 
-        with ExitStack() as stack:
-            note = _Progress(stack, None if resume is None else _ResumeFile(resume), as_json)
-            report = await examine(url, options=options, on_progress=note, resume=note.earlier())
-            note.end(report)
-        return report, await repairing(url, report) if repair else None
+        with (
+            _kept(how.resume) as file,
+            reply.late_progress("scrubbing", unit="records") as advance,
+        ):
 
-    report, repaired = run(work(), verbose=verbose)
-    if as_json:
-        facts = {**report.to_dict(), "url": redact(report.url)}
-        output.write_json(facts if repaired is None else {**facts, **repaired.to_dict()})
-    else:
-        _draw(report, repaired)
-    if not report.clean and not (report.finished and repaired is not None and repaired.complete):
-        raise typer.Exit(exits.exit_code(Corrupt("")))
+            def on_progress(report: ScrubReport) -> None:
+                first = report.first_offset
+                advance(report.next_offset - first, report.limit_offset - first)
+                file.note(report)
+
+            earlier = file.load()
+            report = await examine(url, options=options, on_progress=on_progress, resume=earlier)
+            file.last = report
+        return _Result(report, await repairing(url, report) if how.repair else None)
+
+    result = reply.run(work())
+    reply.result(result, _facts, _show)
+    if not result.is_well:
+        raise typer.Exit(exits.CORRUPT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What was found, and what of it was repaired."""
+
+    report: ScrubReport
+    repaired: RepairReport | None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is damaged, or nothing any more."""
+        if self.report.clean:
+            return True
+        return self.report.finished and self.repaired is not None and self.repaired.complete
 
 
 class _ResumeFile:
-    """How far a scrub is, in a file that is always whole."""
+    """How far a scrub is, in a file that is always whole. Without a path, it is kept nowhere."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        self.last: ScrubReport | None = None
         self._path = path
         self._saved_s: float | None = None
 
     def load(self) -> ScrubReport | None:
         from stratalog.objectlog.check import ScrubReport
 
+        if self._path is None:
+            return None
         try:
-            return ScrubReport.from_json(self._path.read_bytes())
+            return decoded(self._path, ScrubReport.from_json)
         except FileNotFoundError:
             return None
-        except Invalid as error:
-            raise Invalid(f"{self._path}: {error}", hint=error.hint) from None
 
-    def save_sometimes(self, report: ScrubReport) -> None:
+    def note(self, report: ScrubReport) -> None:
+        """Save it now and then."""
+        self.last = report
         now_s = asyncio.get_running_loop().time()
         if self._saved_s is None or now_s >= self._saved_s + SAVE_EVERY_S:
             self._saved_s = now_s
-            self.save(report)
+            self._save(report)
 
-    def save(self, report: ScrubReport) -> None:
+    def end(self) -> None:
+        """Keep what was done, unless nothing is left to do."""
+        if self.last is None or self._path is None:
+            return
+        if self.last.finished:
+            self._path.unlink(missing_ok=True)
+        else:
+            self._save(self.last)
+
+    def _save(self, report: ScrubReport) -> None:
+        if self._path is None:
+            return
         written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         written.write_bytes(report.to_json())
         os.replace(written, self._path)
 
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
+
+@contextmanager
+def _kept(path: Path | None) -> Iterator[_ResumeFile]:
+    """Keeps what was done, however the scrub ends."""
+    file = _ResumeFile(path)
+    try:
+        yield file
+    finally:
+        file.end()
 
 
-class _Progress:
-    """Draws the bar and keeps the file. What was done is kept however the scrub ends."""
-
-    def __init__(self, stack: ExitStack, file: _ResumeFile | None, as_json: bool) -> None:
-        self._stack = stack
-        self._file = file
-        self._shown = not as_json
-        self._advance: output.Advance | None = None
-        self._last: ScrubReport | None = None
-        stack.callback(self._keep)
-
-    def earlier(self) -> ScrubReport | None:
-        return None if self._file is None else self._file.load()
-
-    def __call__(self, report: ScrubReport) -> None:
-        self._last = report
-        if self._advance is None:
-            total = report.limit_offset - report.first_offset
-            self._advance = self._stack.enter_context(
-                output.progress("scrubbing", total, unit="records", shown=self._shown)
-            )
-        self._advance(report.next_offset - report.first_offset)
-        if self._file is not None:
-            self._file.save_sometimes(report)
-
-    def end(self, report: ScrubReport) -> None:
-        self._last = report
-
-    def _keep(self) -> None:
-        if self._file is None or self._last is None:
-            return
-        if self._last.finished:
-            self._file.remove()
-        else:
-            self._file.save(self._last)
+def _facts(result: _Result) -> object:
+    repaired = {} if result.repaired is None else result.repaired.to_dict()
+    return {**result.report.to_dict(), "url": redact(result.report.url), **repaired}
 
 
-def _draw(report: ScrubReport, repaired: RepairReport | None) -> None:
+def _show(result: _Result) -> None:
+    report, repaired = result.report, result.repaired
     output.say(redact(report.url))
     _draw_findings("Damages", "bold red", report.damages)
     _draw_findings("Remarks", "yellow", report.remarks)
-    for rebuilt in repaired.repaired if repaired is not None else ():
-        output.say(f"rebuilt {rebuilt.path} as {rebuilt.new_path}")
-    for left in repaired.not_repaired if repaired is not None else ():
-        output.say(f"not repaired ({left.kind}) {left.path}: {left.reason}")
+    if repaired is not None:
+        for rebuilt in repaired.repaired:
+            output.say(f"rebuilt {rebuilt.path} as {rebuilt.new_path}")
+        for left in repaired.not_repaired:
+            output.say(f"not repaired ({left.kind}) {left.path}: {left.reason}")
     what = (
         f"{output.count(report.records, 'record')} in {output.count(report.fragments, 'fragment')} "
         f"({output.size(report.num_bytes)}) and {output.count(report.snapshots, 'snapshot')}"
@@ -180,13 +184,10 @@ def _draw(report: ScrubReport, repaired: RepairReport | None) -> None:
 def _draw_findings(title: str, style: str, findings: tuple[Damage, ...]) -> None:
     if not findings:
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("kind", no_wrap=True)
-    table.add_column("offsets", justify="right")
-    table.add_column("object and what it means", overflow="fold")
+    titles = ("kind", "offsets", "object and what it means")
+    table = output.table(
+        *titles, title=title, no_wrap=titles[:1], right=titles[1:2], fold=titles[2:]
+    )
     for found in findings:
         offsets = "-" if found.start is None else f"{found.start:,} to {(found.limit or 0) - 1:,}"
         lines = [found.path, found.kind.meaning]
@@ -194,5 +195,5 @@ def _draw_findings(title: str, style: str, findings: tuple[Damage, ...]) -> None
             lines.append(f"expected {found.expected}, found {found.actual}")
         lines += [redact(found.detail)] if found.detail else []
         lines += [] if found.is_remark else [f"next: {found.kind.remedy}"]
-        table.add_row(Text(found.kind.value, style), offsets, "\n".join(lines))
+        table.add_row(output.styled(found.kind.value, style), offsets, "\n".join(lines))
     output.draw(table)

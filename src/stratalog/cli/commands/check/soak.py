@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, in_a_directory, run
-from stratalog.errors import Corrupt, Exists
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import DURATION, Url
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import in_a_directory
+from stratalog.errors import Exists
 from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
@@ -26,42 +30,31 @@ DURATION_S = 60.0
 Watch = Callable[["Figures"], None]
 
 
-def soak(
-    url: Url,
-    rate: Annotated[
-        float,
-        typer.Option(
-            metavar="N", min=0.001, help="Records per second, about which the rate wanders."
-        ),
-    ] = 200.0,
-    duration: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="How long: 30s, 10m, 2h.",
-            show_default="60s",
-        ),
-    ] = None,
-    writers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="How many share the log.")
-    ] = 3,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also write to a log that exists. It is not collected then."),
-    ] = False,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False,
-            callback=in_a_directory,
-            metavar="FILE",
-            help="Write every operation, as JSON lines.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a soak writes, how long, and by how many."""
+
+    rate: float = option(
+        "Records per second, about which the rate wanders.", default=200.0, metavar="N", min=0.001
+    )
+    duration: float | None = option("How long: 30s, 10m, 2h.", show_default="60s", **DURATION)
+    writers: int = option("How many share the log.", default=3, metavar="N", min=1, max=256)
+    force: bool = option(
+        "Also write to a log that exists. It is not collected then.", default=False
+    )
+    history: Path | None = option(
+        "Write every operation, as JSON lines.",
+        dir_okay=False,
+        callback=in_a_directory,
+        metavar="FILE",
+    )
+
+    @property
+    def duration_s(self) -> float:
+        return DURATION_S if self.duration is None else self.duration
+
+
+def soak(url: Url, *, load: Load, reply: Reply) -> None:
     """Write and read a log for a while, and prove that every record maps one to one.
 
     Writers come, are killed and come again; collection, sweeps, pins and forks
@@ -72,18 +65,18 @@ def soak(
       stratalog soak soak-log --rate 1000 --duration 2m
       stratalog soak s3://bucket/soak --duration 1h --history soak.jsonl
     """
-    from stratalog.soak import History, SoakOptions
-    from stratalog.soak import soak as begin
-
-    whole_s = DURATION_S if duration is None else duration
-    options = SoakOptions(rate=rate, duration_s=whole_s, writers=writers, force=force)
-
     latest: Figures | None = None
 
     async def work() -> SoakReport:
+        from stratalog.soak import History, SoakOptions
+        from stratalog.soak import soak as begin
+
+        options = SoakOptions(
+            rate=load.rate, duration_s=load.duration_s, writers=load.writers, force=load.force
+        )
         with ExitStack() as stack:
-            file = None if history is None else stack.enter_context(history.open("wb"))
-            watch = stack.enter_context(watching(whole_s, shown=not as_json))
+            file = None if load.history is None else stack.enter_context(load.history.open("wb"))
+            watch = stack.enter_context(watching(load.duration_s, shown=not reply.as_json))
 
             def note(figures: Figures) -> None:
                 nonlocal latest
@@ -93,32 +86,29 @@ def soak(
             return await begin(url, options=options, history=History(file), on_progress=note)
 
     try:
-        report = run(work(), verbose=verbose)
+        report = reply.run(work())
     except Exists as error:
         error.hint = "Choose another place, or write to this log too with --force."
         raise
     except KeyboardInterrupt:
-        _tell_interrupted(redact(open_store(url).url), latest, whole_s, as_json=as_json)
+        far = "before it began" if latest is None else f"after {_progress(latest, load.duration_s)}"
+        _show_interrupted(url, far, reply)
         raise
-    code = tell(report, as_json=as_json)
+    code = show(report, reply)
     if code != exits.OK:
         raise typer.Exit(code)
 
 
-def tell(report: SoakReport, *, as_json: bool) -> int:
+def show(report: SoakReport, reply: Reply) -> int:
     """Show the report. Gives the exit code that it means."""
-    if as_json:
-        output.write_json({**report.to_dict(), "url": redact(report.url)})
-    else:
-        _draw(report)
-    return exits.OK if report.proven else exits.exit_code(Corrupt(""))
+    reply.result(report, lambda report: {**report.to_dict(), "url": redact(report.url)}, _draw)
+    return exits.OK if report.proven else exits.CORRUPT
 
 
-def _tell_interrupted(place: str, latest: Figures | None, whole_s: float, *, as_json: bool) -> None:
-    far = "before it began" if latest is None else f"after {_progress(latest, whole_s)}"
+def _show_interrupted(url: str, far: str, reply: Reply) -> None:
     message = f"interrupted {far}; nothing was proven"
-    hint = f"The log stays at {place}; `stratalog verify` looks at it."
-    output.show_error("interrupted", message, hint, exits.INTERRUPTED, as_json)
+    hint = f"The log stays at {redact(open_store(url).url)}; `stratalog verify` looks at it."
+    output.show_error("interrupted", message, hint, exits.INTERRUPTED, reply.as_json)
 
 
 def _progress(figures: Figures, whole_s: float) -> str:
@@ -187,14 +177,13 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
 
 def _table(figures: Figures, title: str) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column("what")
     table.add_column("value", justify="right")
     for what, value in _rows(figures):
         style = "bold red" if what == "violations" and figures.violations else ""
-        table.add_row(what, Text(value, style))
+        table.add_row(what, output.styled(value, style))
     return table
 
 
@@ -208,13 +197,9 @@ def _draw(report: SoakReport) -> None:
             f"{figures.landed:,} of {figures.unknown:,} unknown ones were read once each, in order"
         )
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Violations", title_justify="left")
-    table.add_column("rule", no_wrap=True)
-    table.add_column("what was found", overflow="fold")
+    what = "what was found"
+    table = output.table("rule", what, title="Violations", no_wrap=("rule",), fold=(what,))
     for violation in report.violations:
-        table.add_row(Text(violation.rule, "bold red"), redact(violation.detail))
+        table.add_row(output.styled(violation.rule, "bold red"), redact(violation.detail))
     output.draw(table)
     output.say(f"{output.count(figures.violations, 'violation')}: see docs/guide/proof.md")

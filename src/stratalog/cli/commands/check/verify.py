@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
-from stratalog.errors import Corrupt
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 FINDINGS_SHOWN_MAX = 20
 
 
-def verify(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def verify(url: Url, *, reply: Reply) -> None:
     """Show that a log keeps its promises: structure, sums, continuity.
 
     Reads and hashes everything once, and changes nothing. Records of a soak are
@@ -35,28 +34,19 @@ def verify(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
     async def work() -> VerifyReport:
         from stratalog.objectlog.check import verify as examine
 
-        with ExitStack() as stack:
-            bar = output.LateBar(stack, "verifying", unit="records", shown=not as_json)
-            return await examine(url, on_progress=bar)
+        with reply.late_progress("verifying", unit="records") as on_progress:
+            return await examine(url, on_progress=on_progress)
 
-    report = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json({**report.to_dict(), "url": redact(report.url)})
-    else:
-        tell(report)
+    report = reply.run(work())
+    reply.result(report, lambda report: {**report.to_dict(), "url": redact(report.url)}, show)
     if not report.proven:
-        raise typer.Exit(exits.exit_code(Corrupt("")))
+        raise typer.Exit(exits.CORRUPT)
 
 
-def tell(report: VerifyReport) -> None:
-    """Show each promise, what does not hold, and the verdict."""
-    from rich.table import Table
-    from rich.text import Text
-
+def show(report: VerifyReport) -> None:
+    """Each promise, what does not hold, and the verdict."""
     output.say(redact(report.url))
-    checks = Table(title="Promises", title_justify="left")
-    for title in ("promise", "status", "evidence"):
-        checks.add_column(title)
+    checks = output.table("promise", "status", "evidence", title="Promises")
     for check in report.checks:
         checks.add_row(check.name, _status(check, report), check.evidence)
     output.draw(checks)
@@ -73,13 +63,14 @@ def tell(report: VerifyReport) -> None:
         ),
     ]
     if found:
-        findings = Table(title="Findings", title_justify="left")
-        findings.add_column("kind", no_wrap=True)
-        findings.add_column("offset", justify="right")
-        findings.add_column("where and what it means", overflow="fold")
+        titles = ("kind", "offset", "where and what it means")
+        findings = output.table(
+            *titles, title="Findings", no_wrap=titles[:1], right=titles[1:2], fold=titles[2:]
+        )
         for kind, where, offset, meaning in found[:FINDINGS_SHOWN_MAX]:
             place = "-" if offset is None else f"{offset:,}"
-            findings.add_row(Text(kind, "bold red"), place, f"{where}\n{redact(meaning)}")
+            what = output.styled(kind, "bold red")
+            findings.add_row(what, place, f"{where}\n{redact(meaning)}")
         output.draw(findings)
     if report.proven:
         output.say(
@@ -92,10 +83,8 @@ def tell(report: VerifyReport) -> None:
 
 def _status(check: Check, report: VerifyReport) -> Text:
     """``-`` where there was nothing to look at: few logs have records of a soak."""
-    from rich.text import Text
-
     if not check.held:
-        return Text("broken", "bold red")
+        return output.styled("broken", "bold red")
     if check.name == "self-description" and not report.described_records:
-        return Text("-", "dim")
-    return Text("held", "green")
+        return output.styled("-", "dim")
+    return output.styled("held", "green")

@@ -12,14 +12,14 @@ from stratalog.store import redact
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-    from rich.table import Table
 
-    from stratalog.pipeline.check import Finding, HerdScrub
+    from stratalog.pipeline.check import Finding, HerdScrub, HerdVerify
     from stratalog.pipeline.collect import HerdCollect
     from stratalog.pipeline.materialize import Materialized
     from stratalog.pipeline.run import OnEvent, RunEvent, RunReport, StageReport
 
-SHOWN_MAX = 20
+
+TITLES = ("stage", "logs", "records", "bytes before", "after", "requests", "seconds")
 
 
 # While it runs
@@ -99,9 +99,9 @@ def _amounts(report: StageReport) -> str:
 # In the end
 
 
-def tell_run(report: RunReport) -> None:
+def show_run(report: RunReport) -> None:
     """The stages, the herd before and after, and the proof."""
-    table = _table("stage", "logs", "records", "bytes before", "after", "requests", "seconds")
+    table = output.table(*TITLES, right=TITLES[1:], fold=TITLES)
     for stage in report.stages:
         used = stage.requests
         table.add_row(
@@ -133,39 +133,40 @@ def tell_run(report: RunReport) -> None:
         output.say(f"setsum {proof.actual_sum}")
     if report.findings == ():
         output.say("manifests, cursors, outputs and marks fit together")
-    warn(report.troubles)
+    output.warn_of(report.troubles)
     for each in (*(proof.damages if proof else ()), *(report.findings or ())):
         output.complain("damage", "red", each)
 
 
-def tell_materialized(done: Materialized) -> None:
+def show_materialized(done: Materialized) -> None:
     output.say(
         f"merged {output.count(done.records, 'record')} of {output.count(len(done.logs), 'log')} "
         f"({output.size(done.bytes_in)}) into {output.count(done.rows, 'row')} "
         f"({output.size(done.bytes_out)}); {done.unchanged:,} unchanged"
     )
-    warn([str(each) for each in done.troubles])
+    output.warn_of([str(each) for each in done.troubles])
 
 
-def tell_collected(done: HerdCollect) -> None:
+def show_collected(done: HerdCollect) -> None:
     output.say(
         f"collected {output.count(done.records, 'record')} of "
         f"{output.count(len(done.logs), 'log')} "
         f"({output.size(done.bytes_before)} → {output.size(done.bytes_after)}), "
         f"deleted {output.count(done.objects, 'object')}; looked at {done.looked_at:,}"
     )
-    warn([str(each) for each in done.troubles])
+    output.warn_of([str(each) for each in done.troubles])
 
 
-def tell_scrubbed(done: HerdScrub) -> None:
+def show_scrubbed(done: HerdScrub) -> None:
     what = (
         f"{output.count(done.records, 'record')} in {output.count(done.fragments, 'fragment')} of "
         f"{output.count(len(done.logs), 'log')} ({output.size(done.num_bytes)})"
     )
     if done.damaged:
-        table = _table("log", "kind", "offsets", "object and what it means", numbers=(2,))
+        titles = ("log", "kind", "offsets", "object and what it means")
+        table = output.table(*titles, right=("offsets",), fold=titles)
         rows = [(log, each) for log in done.damaged for each in log.damages]
-        for log, each in rows[:SHOWN_MAX]:
+        for log, each in rows[: output.SHOWN_MAX]:
             offsets = "-" if each.start is None else f"{each.start:,} to {(each.limit or 0) - 1:,}"
             meaning = f"{each.path}\n{each.kind.meaning}\nnext: {each.kind.remedy}"
             table.add_row(log.label, each.kind.value, offsets, meaning)
@@ -175,32 +176,30 @@ def tell_scrubbed(done: HerdScrub) -> None:
     elif done.clean:
         output.say(f"clean: {what}")
         output.say(f"setsum {done.actual_sum}, as the manifests say; audit {done.run}")
-    warn(done.troubles)
+    output.warn_of(done.troubles)
 
 
-def tell_findings(findings: Sequence[Finding]) -> None:
-    table = _table("log", "kind", "what it means", numbers=())
-    for each in findings[:SHOWN_MAX]:
+def show_verified(done: HerdVerify) -> None:
+    if done.ok:
+        output.say(
+            f"{output.count(len(done.logs), 'log')} with {output.count(done.records, 'record')} "
+            f"({output.size(done.num_bytes)}) fit together; {done.waiting:,} with records that "
+            f"wait, {output.count(done.marks, 'mark')}"
+        )
+        return
+    _show_findings(done.findings)
+    for trouble in done.troubles:
+        output.say(redact(str(trouble)))
+    unread = f", {output.count(len(done.troubles), 'log')} unread" if done.troubles else ""
+    output.say(f"{output.count(len(done.findings), 'finding')}{unread}")
+
+
+def _show_findings(findings: Sequence[Finding]) -> None:
+    titles = ("log", "kind", "what it means")
+    table = output.table(*titles, fold=titles)
+    for each in findings[: output.SHOWN_MAX]:
         meaning = f"{redact(each.detail)}\n{each.meaning}\nnext: {each.remedy}"
         table.add_row(each.log or "the herd", each.kind, meaning)
     output.draw(table)
-    if len(findings) > SHOWN_MAX:
-        output.say(f"and {len(findings) - SHOWN_MAX:,} more")
-
-
-def warn(troubles: Sequence[str]) -> None:
-    """What went wrong with single logs."""
-    for each in troubles[:SHOWN_MAX]:
-        output.complain("warning", "yellow", each)
-    if len(troubles) > SHOWN_MAX:
-        output.complain("warning", "yellow", f"and {len(troubles) - SHOWN_MAX:,} more")
-
-
-def _table(*titles: str, numbers: Sequence[int] | None = None) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    right = range(1, len(titles)) if numbers is None else numbers
-    for place, title in enumerate(titles):
-        table.add_column(title, justify="right" if place in right else "left", overflow="fold")
-    return table
+    if len(findings) > output.SHOWN_MAX:
+        output.say(f"and {len(findings) - output.SHOWN_MAX:,} more")

@@ -1,18 +1,20 @@
 """`collect`: give back the space before the lowest cursor, or say what would go and why.
 
-A run that was cut short is finished by the next one, whoever starts it. So there is nothing to
-resume and nothing to clean up: the command is simply run again.
+The next run finishes one that was cut short, also if another process starts it. So there is nothing
+to resume and nothing to clean up: run the command again.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 
 if TYPE_CHECKING:
     from stratalog.objectlog import (
@@ -33,31 +35,23 @@ WHAT_FOLLOWS = {
 }
 
 
-def collect(
-    url: Url,
-    cut_off: Annotated[
-        int | None,
-        typer.Option(
-            metavar="OFFSET", min=1, help="Keep everything from here on, even if no cursor does."
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would go, and what holds the rest.")
-    ] = False,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="How long slow readers get before anything is deleted. Without it, 5 seconds.",
-        ),
-    ] = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Give up a collection that is not published yet.")
-    ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class How:
+    """Whether to collect, to look or to cancel, and how far."""
+
+    cut_off: int | None = option(
+        "Keep everything from here on, even if no cursor does.", metavar="OFFSET", min=1
+    )
+    dry_run: bool = option("Only say what would go, and what holds the rest.", default=False)
+    interval: float | None = option(
+        "How long slow readers get before anything is deleted. Without it, 5 seconds.",
+        metavar="SECONDS",
+        min=0,
+    )
+    cancel: bool = option("Give up a collection that is not published yet.", default=False)
+
+
+def collect(url: Url, *, how: How, reply: Reply) -> None:
     """Delete what lies before the lowest cursor. A log without a cursor is refused.
 
     First finishes what a run has left that was cut short. Appends, reads and
@@ -68,46 +62,55 @@ def collect(
       stratalog collect orders-log
       stratalog collect orders-log --cut-off 1000
     """
-    if cancel and (dry_run or cut_off is not None):
+    if how.cancel and (how.dry_run or how.cut_off is not None):
         raise typer.BadParameter("--cancel stands alone")
     from stratalog.objectlog import Collector, CollectorOptions
 
-    options = CollectorOptions() if interval is None else CollectorOptions(interval_s=interval)
+    interval_s = how.interval
+    options = CollectorOptions() if interval_s is None else CollectorOptions(interval_s=interval_s)
     collector = Collector(url, options=options)
-    if cancel:
-        _tell_cancelled(run(_cancel(collector), verbose=verbose), as_json)
-    elif dry_run:
-        _tell_outlook(*run(_look(url, collector, cut_off), verbose=verbose), as_json)
+    if how.cancel:
+        reply.result(reply.run(_cancel(collector)), _cancelled_facts, _show_cancelled)
+    elif how.dry_run:
+        reply.result(reply.run(_look(url, collector, how.cut_off)), _look_facts, _show_look)
     else:
-        work = _collect(collector, cut_off, options, as_json)
-        _tell_collected(*run(work, verbose=verbose), as_json)
+        work = _collect(collector, how.cut_off, options, reply)
+        reply.result(reply.run(work), _done_facts, _show_done)
 
 
 # Collecting
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What was collected, what another run had left, and what holds the rest."""
+
+    collected: Collected
+    left: Garbage | None
+    held_by: str
+
+
 async def _collect(
-    collector: Collector, cut_off: int | None, options: CollectorOptions, as_json: bool
-) -> tuple[Collected, Garbage | None, str]:
-    """What was done, what another run had left, and who holds the rest."""
+    collector: Collector, cut_off: int | None, options: CollectorOptions, reply: Reply
+) -> _Done:
     left, _ = await collector.plan()
     outlook = None if left else await collector.preview(cut_off)
     total = outlook.fragments if outlook else None
     what = f"collecting; deletes {options.interval_s:g} s after publishing"
-    with output.progress(what, total, unit="fragments", shown=not as_json) as advance:
+    with reply.progress(what, total, unit="fragments") as advance:
         collected = await collector.collect(cut_off, lambda removed: advance(removed.fragments))
-    return collected, left, (outlook or await collector.preview(cut_off)).held_by
+    return _Done(collected, left, (outlook or await collector.preview(cut_off)).held_by)
 
 
-def _tell_collected(
-    collected: Collected, left: Garbage | None, held_by: str, as_json: bool
-) -> None:
-    if as_json:
-        ended = left.plan_id if left else None
-        output.write_json({**asdict(collected), "held_by": held_by, "ended": ended})
-        return
-    if left is not None:
-        output.say(f"ended {_plan_name(left)}, which was under way")
+def _done_facts(done: _Done) -> object:
+    ended = done.left.plan_id if done.left else None
+    return {**asdict(done.collected), "held_by": done.held_by, "ended": ended}
+
+
+def _show_done(done: _Done) -> None:
+    collected, removed = done.collected, done.collected.removed
+    if done.left is not None:
+        output.say(f"ended {_plan_name(done.left)}, which was under way")
     if collected.records:
         records = output.count(collected.records, "record")
         fragments = output.count(collected.fragments, "fragment")
@@ -115,44 +118,37 @@ def _tell_collected(
         output.say(f"collected {records} in {fragments} ({size})")
     else:
         output.say("nothing to collect")
-    removed = collected.removed
     if removed.requests:
         fragments = output.count(removed.fragments, "fragment")
         snapshots = output.count(removed.snapshots, "snapshot")
         requests = output.count(removed.requests, "request")
         output.say(f"deleted {fragments} and {snapshots} with {requests}")
-    output.say(f"the log begins at offset {collected.first_offset}, held by {_who(held_by)}")
+    output.say(f"the log begins at offset {collected.first_offset}, held by {_who(done.held_by)}")
 
 
 # Looking
 
 
-async def _look(
-    url: str, collector: Collector, cut_off: int | None
-) -> tuple[Outlook, list[Cursor], Garbage | None, PlanState]:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a collection would do, the cursors, and what is under way."""
+
+    outlook: Outlook
+    cursors: list[Cursor]
+    left: Garbage | None
+    state: PlanState
+
+
+async def _look(url: str, collector: Collector, cut_off: int | None) -> _Look:
     from stratalog.objectlog import CursorStore
 
     outlook = await collector.preview(cut_off)
     left, state = await collector.plan()
-    return outlook, await CursorStore(url).list(), left, state
+    return _Look(outlook, await CursorStore(url).list(), left, state)
 
 
-def _tell_outlook(
-    outlook: Outlook,
-    cursors: list[Cursor],
-    left: Garbage | None,
-    state: PlanState,
-    as_json: bool,
-) -> None:
-    if as_json:
-        output.write_json(_outlook_facts(outlook, cursors, left, state))
-    else:
-        _draw_outlook(outlook, cursors, left, state)
-
-
-def _outlook_facts(
-    outlook: Outlook, cursors: list[Cursor], left: Garbage | None, state: PlanState
-) -> dict[str, object]:
+def _look_facts(look: _Look) -> object:
+    outlook, left = look.outlook, look.left
     return {
         "first_offset": outlook.first_offset,
         "cut": outlook.cut,
@@ -163,13 +159,13 @@ def _outlook_facts(
         "fragment_bytes": outlook.fragment_bytes,
         "cursors": [
             {"name": each.name, "offset": each.offset, "holds": each.holds(outlook.first_offset)}
-            for each in cursors
+            for each in look.cursors
         ],
         "under_way": left
         and {
             "plan_id": left.plan_id,
             "writer": left.writer,
-            "state": state.value,
+            "state": look.state.value,
             "first_to_keep": left.first_to_keep.offset,
             "records": left.records,
             "fragments": left.fragments,
@@ -177,30 +173,23 @@ def _outlook_facts(
     }
 
 
-def _draw_outlook(
-    outlook: Outlook, cursors: list[Cursor], left: Garbage | None, state: PlanState
-) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("cursor")
-    table.add_column("offset", justify="right")
-    table.add_column("")
-    for cursor in cursors:
+def _show_look(look: _Look) -> None:
+    outlook = look.outlook
+    table = output.table("cursor", "offset", "", right=("offset",))
+    for cursor in look.cursors:
         table.add_row(cursor.name, f"{cursor.offset:,}", _verdict(cursor, outlook))
     output.draw(table)
     output.say("")
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold")
-    facts.add_column()
+    facts = output.facts()
     records = output.count(outlook.records, "record")
     fragments = output.count(outlook.fragments, "fragment")
     facts.add_row("cut", f"{outlook.cut:,}, held by {_who(outlook.held_by)}")
     facts.add_row("begins at", f"{outlook.first_offset:,}")
     facts.add_row("would begin at", f"{outlook.first_to_keep:,}")
     facts.add_row("would go", f"{records} in {fragments} ({output.size(outlook.fragment_bytes)})")
-    if left is not None:
-        facts.add_row("under way", f"{_plan_name(left)}; {WHAT_FOLLOWS[state.value]}")
+    if look.left is not None:
+        what = f"{_plan_name(look.left)}; {WHAT_FOLLOWS[look.state.value]}"
+        facts.add_row("under way", what)
     output.draw(facts)
 
 
@@ -223,10 +212,12 @@ async def _cancel(collector: Collector) -> Garbage | None:
     return left
 
 
-def _tell_cancelled(left: Garbage | None, as_json: bool) -> None:
-    if as_json:
-        output.write_json({"cancelled": left.plan_id if left else None})
-    elif left is None:
+def _cancelled_facts(left: Garbage | None) -> object:
+    return {"cancelled": left.plan_id if left else None}
+
+
+def _show_cancelled(left: Garbage | None) -> None:
+    if left is None:
         output.say("no collection is under way")
     else:
         output.say(f"cancelled {_plan_name(left)}; nothing was deleted")

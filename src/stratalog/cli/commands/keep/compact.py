@@ -2,77 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.commands.herd.pipelines import Conf, Interval, Master, Remote, settings_of
-from stratalog.cli.parameters import AsJson, Url, Verbose, grace_s, logged
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import FILE_TO_READ, Interval, Url
+from stratalog.cli.reply import Reply, logged
+from stratalog.cli.spark_options import SparkOptions
+from stratalog.cli.values import grace_s
+from stratalog.errors import Invalid
 
 if TYPE_CHECKING:
     from stratalog.indexset import IndexSet
     from stratalog.objectlog import CompactOptions
-    from stratalog.objectlog.compaction import Compacted, OnProgress
-    from stratalog.pipeline.compact import ByKey, CompactedLog
+    from stratalog.objectlog.compaction import Compacted
+    from stratalog.pipeline.compact import CompactedLog
+
+
+@dataclass(frozen=True, slots=True)
+class WhatLives:
+    """Which records live, and from where on nothing is said about that."""
+
+    key: str | None = option(
+        "What lives: the last record of each key, an expression over offset, timestamp "
+        "and body. Runs on Spark, and reads what is new since the last run.",
+        metavar="SQL",
+    )
+    tombstone: str | None = option(
+        "With --key: which records mean that their key is gone.", metavar="SQL"
+    )
+    grace: float | None = option(
+        "How long a tombstone lives: 90s, 6h, 7d, or seconds. Default: a day.",
+        parser=grace_s,
+        metavar="DURATION",
+    )
+    full: bool = option(
+        "With --key: read the whole log, whatever the last run has left.", default=False
+    )
+    live: str | None = option(
+        "What lives: a query over the view log (offset, timestamp, body) "
+        "that gives offsets. Runs on Spark.",
+        metavar="SQL",
+    )
+    live_file: Path | None = option(
+        "What lives: an IndexSet, in its JSON or its binary form. Needs --up-to, and no Spark.",
+        **FILE_TO_READ,
+    )
+    up_to: int | None = option(
+        "Judge only records before this one. Default: all.", metavar="OFFSET", min=1
+    )
+
+    def check(self) -> None:
+        """Refuse what does not go together."""
+        if [self.key, self.live, self.live_file].count(None) != 2:
+            raise typer.BadParameter(
+                "give one of --key, --live and --live-file: they say what lives"
+            )
+        of_keys = self.tombstone is not None or self.grace is not None or self.full
+        if self.key is None and of_keys:
+            raise typer.BadParameter("--tombstone, --grace and --full belong to --key")
+        if self.grace is not None and self.tombstone is None:
+            raise typer.BadParameter("--grace is how long a --tombstone lives")
+        if self.live_file is not None and self.up_to is None:
+            raise typer.BadParameter("--live-file needs --up-to: where its owner stopped reading")
 
 
 def compact(
     url: Url,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="What lives: the last record of each key, an expression over offset, timestamp "
-            "and body. Runs on Spark, and reads what is new since the last run.",
-        ),
-    ] = None,
-    tombstone: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="With --key: which records mean that their key is gone.",
-        ),
-    ] = None,
-    grace: Annotated[
-        float | None,
-        typer.Option(
-            parser=grace_s,
-            metavar="DURATION",
-            help="How long a tombstone lives: 90s, 6h, 7d, or seconds. Default: a day.",
-        ),
-    ] = None,
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full", help="With --key: read the whole log, whatever the last run has left."
-        ),
-    ] = False,
-    live: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="What lives: a query over the view log (offset, timestamp, body) "
-            "that gives offsets. Runs on Spark.",
-        ),
-    ] = None,
-    live_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="What lives: an IndexSet, in its JSON or its binary form. "
-            "Needs --up-to, and no Spark.",
-        ),
-    ] = None,
-    up_to: Annotated[
-        int | None,
-        typer.Option(
-            metavar="OFFSET", min=1, help="Judge only records before this one. Default: all."
-        ),
-    ] = None,
+    *,
+    lives: WhatLives,
     live_share_min: Annotated[
         float,
         typer.Option(
@@ -81,18 +83,15 @@ def compact(
         ),
     ] = 0.5,
     interval: Interval = 5.0,
-    master: Master = None,
-    remote: Remote = None,
-    conf: Conf = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    spark: SparkOptions,
+    reply: Reply,
 ) -> None:
     """Drop the records that no longer live. Offsets stay what they are.
 
     Everything that the query does not name is dead, up to the tail that it has
     seen; what is appended meanwhile stays, and so does the newest fragment.
     Pins and forks go on to read what they read before. With --key, an index
-    under live/ tells the next run what this one has seen.
+    under live/ keeps for the next run what this one has seen.
 
     Examples:
       stratalog compact settings --key "get_json_object(string(body), '$.key')"
@@ -101,86 +100,71 @@ def compact(
         get_json_object(string(body), '$.key')"
       stratalog compact settings --live-file live.json --up-to 5000
     """
-    if [key, live, live_file].count(None) != 2:
-        raise typer.BadParameter("give one of --key, --live and --live-file: they say what lives")
-    _check_options_of_key(key, tombstone, grace, full)
-    if live_file is not None and up_to is None:
-        raise typer.BadParameter("--live-file needs --up-to: where its owner stopped reading")
+    lives.check()
+    from stratalog import sync
     from stratalog.objectlog import CompactOptions
 
+    done: Compacted | CompactedLog
     options = CompactOptions(live_share_min=live_share_min, interval_s=interval)
     with (
-        logged(verbose),
-        output.progress("compacting", None, unit="fragments", shown=not as_json) as advance,
+        logged(reply.verbose),
+        reply.progress("compacting", unit="fragments") as advance,
     ):
-
-        def tell(done: int, _: int) -> None:
-            advance(done)
-
-        done: Compacted | CompactedLog
-        if live_file is not None:
-            assert up_to is not None
-            done = _by_set(url, loaded(live_file), up_to, tell, options)
+        if lives.live_file is not None:
+            assert lives.up_to is not None
+            live = loaded(lives.live_file)
+            done = sync.compact(url, live, up_to=lives.up_to, on_progress=advance, options=options)
         else:
-            check_there(url)  # Spark takes its time to start
-            from stratalog.pipeline.session import require_pyspark, session
-
-            require_pyspark()
-            from stratalog.pipeline import compact_by_key, compact_log
-
-            with session(master=master, remote=remote, conf=settings_of(conf)) as spark:
-                if key is None:
-                    assert live is not None
-                    done = compact_log(
-                        spark, url, live, up_to=up_to, on_progress=tell, options=options
-                    )
-                else:
-                    done = compact_by_key(
-                        spark,
-                        url,
-                        _rule(key, tombstone, grace),
-                        up_to=up_to,
-                        incremental=not full,
-                        on_progress=tell,
-                        options=options,
-                    )
-    _tell(done, as_json)
+            done = _on_spark(url, lives, spark, advance, options)
+    reply.result(done, _facts, _show)
 
 
-def _check_options_of_key(
-    key: str | None, tombstone: str | None, grace: float | None, full: bool
-) -> None:
-    if key is None and (tombstone is not None or grace is not None or full):
-        raise typer.BadParameter("--tombstone, --grace and --full belong to --key")
-    if grace is not None and tombstone is None:
-        raise typer.BadParameter("--grace is how long a --tombstone lives")
+def _on_spark(
+    url: str,
+    lives: WhatLives,
+    spark: SparkOptions,
+    advance: output.Advance,
+    options: CompactOptions,
+) -> Compacted | CompactedLog:
+    check_there(url)  # Spark takes its time to start
+    with spark.session() as session:
+        from stratalog.pipeline import compact_by_key, compact_log
+        from stratalog.pipeline.compact import GRACE_S, ByKey
+
+        if lives.key is None:
+            assert lives.live is not None
+            return compact_log(
+                session,
+                url,
+                lives.live,
+                up_to=lives.up_to,
+                on_progress=advance,
+                options=options,
+            )
+        grace_s = GRACE_S if lives.grace is None else lives.grace
+        return compact_by_key(
+            session,
+            url,
+            ByKey(lives.key, lives.tombstone, grace_s),
+            up_to=lives.up_to,
+            incremental=not lives.full,
+            on_progress=advance,
+            options=options,
+        )
 
 
 def check_there(url: str) -> None:
+    """Raise now what reading this log would raise."""
     from stratalog import sync
 
     with sync.LogReader.open(url):
         pass
 
 
-def _by_set(
-    url: str, live: IndexSet, up_to: int, on_progress: OnProgress, options: CompactOptions
-) -> Compacted:
-    from stratalog import sync
-
-    return sync.compact(url, live, up_to=up_to, on_progress=on_progress, options=options)
-
-
-def _rule(key: str, tombstone: str | None, grace_s: float | None) -> ByKey:
-    from stratalog.pipeline.compact import GRACE_S, ByKey
-
-    return ByKey(key, tombstone, GRACE_S if grace_s is None else grace_s)
-
-
 def loaded(file: Path) -> IndexSet:
+    """The set of offsets that a file holds, in its JSON or its binary form."""
     import msgspec
 
-    from stratalog.errors import Invalid
     from stratalog.indexset import IndexSet
 
     data = file.read_bytes()
@@ -196,10 +180,7 @@ def loaded(file: Path) -> IndexSet:
     return IndexSet.from_json(form)
 
 
-def _tell(done: Compacted | CompactedLog, as_json: bool) -> None:
-    if as_json:
-        output.write_json(_facts(done))
-        return
+def _show(done: Compacted | CompactedLog) -> None:
     read = _read(done)
     if not done.fragments:
         output.say(f"nothing to drop{read}")

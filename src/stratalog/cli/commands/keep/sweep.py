@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import redact
 
@@ -33,8 +34,8 @@ def sweep(
             help="Spare the uploads of this stage no longer: its job is gone. May be repeated.",
         ),
     ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Delete what crashed writers and interrupted work have left behind.
 
@@ -50,18 +51,16 @@ def sweep(
     from stratalog.objectlog.collection import sweep as sweep_log
 
     async def work() -> SweepReport:
-        with output.progress("sweeping", None, unit="objects", shown=not as_json) as advance:
+        with reply.progress("sweeping", unit="objects") as advance:
 
-            def progress(so_far: SweepProgress) -> None:
+            def on_progress(so_far: SweepProgress) -> None:
                 advance(so_far.listed + so_far.deleted)
 
-            return await sweep_log(url, dry_run=dry_run, revoke=revoke or (), on_progress=progress)
+            return await sweep_log(
+                url, dry_run=dry_run, revoke=revoke or (), on_progress=on_progress
+            )
 
-    report = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json(_facts(report))
-    else:
-        _tell(report)
+    reply.result(reply.run(work()), _facts, _show)
 
 
 def _facts(report: SweepReport) -> dict[str, object]:
@@ -93,7 +92,7 @@ def _facts(report: SweepReport) -> dict[str, object]:
     }
 
 
-def _tell(report: SweepReport) -> None:
+def _show(report: SweepReport) -> None:
     done = "would delete" if report.dry_run else "deleted"
     output.say(f"{done} {_amount(report.deleted)} that nothing links")
     output.say(
@@ -120,20 +119,15 @@ def _pins(report: SweepReport) -> str:
 
 
 def _draw_stages(report: SweepReport) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("live stage", "owner", "age", "spared", "note"):
-        table.add_column(title)
+    table = output.table("live stage", "owner", "age", "spared", "note")
     for stage in report.stages:
         spared = report.spared.get(stage.incarnation)
         table.add_row(
             stage.incarnation,
-            Text(stage.owner),
+            stage.owner,
             _age(stage),
             _amount(spared) if spared else "nothing",
-            Text(stage.note),
+            stage.note,
         )
     output.draw(table)
 

@@ -3,51 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, TypeVar
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
-from stratalog.errors import Denied, Invalid, NotFound
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import decoded, unreadable
 from stratalog.store import redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.cost import Bill, Stored
+    from stratalog.objectlog.cost import Bill, Prices, Stored
     from stratalog.store import Usage
 
 T = TypeVar("T")
 
 
-def cost(
-    url: Url,
-    prices: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The provider's prices, as JSON or TOML."),
-    ] = None,
-    stats: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="Stats that a writer or reader has left, as JSON; several add up."
-        ),
-    ] = None,
-    appends_per_second: Annotated[
-        float, typer.Option(metavar="N", min=0, help="How many appends to expect, on average.")
-    ] = 0.0,
-    append_bytes: Annotated[int, typer.Option(metavar="BYTES", min=0, help="Their mean size.")] = 0,
-    interval_s: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="WriterOptions.interval_s, which caps the requests."
-        ),
-    ] = 0.0,
-    followers: Annotated[
-        int, typer.Option(metavar="N", min=0, help="How many readers follow.")
-    ] = 0,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What a bill is made from besides the log: prices, and what is asked of the store."""
+
+    prices: Path | None = option("The provider's prices, as JSON or TOML.", metavar="FILE")
+    stats: list[Path] | None = option(
+        "Stats that a writer or reader has left, as JSON; several add up.", metavar="FILE"
+    )
+    appends_per_second: float = option(
+        "How many appends to expect, on average.", default=0.0, metavar="N", min=0
+    )
+    append_bytes: int = option("Their mean size.", default=0, metavar="BYTES", min=0)
+    interval_s: float = option(
+        "WriterOptions.interval_s, which caps the requests.", default=0.0, metavar="SECONDS", min=0
+    )
+    followers: int = option("How many readers follow.", default=0, metavar="N", min=0)
+
+    def listed(self) -> Prices | None:
+        from stratalog.objectlog.cost import Prices
+
+        return None if self.prices is None else _read(self.prices, Prices.from_text)
+
+    def usage(self) -> Usage | None:
+        """What is asked for in a month, as far as anything is said about that."""
+        from stratalog.objectlog.cost import Measured, Rates
+        from stratalog.store import Usage
+
+        usages = [_read(file, Measured.from_json).a_month for file in self.stats or ()]
+        if self.appends_per_second or self.followers:
+            rates = Rates(
+                appends_per_second=self.appends_per_second,
+                append_bytes=self.append_bytes,
+                interval_s=self.interval_s,
+                followers=self.followers,
+            )
+            usages.append(rates.a_month)
+        return sum(usages, Usage()) if usages else None
+
+
+def _read(file: Path, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decoded(file, decode)
+    except OSError as error:
+        raise unreadable(str(file), error, "Give a file that can be read.") from None
+
+
+def cost(url: Url, *, assumed: Assumed, reply: Reply) -> None:
     """Measure what a log has stored, and what a month of it costs.
 
     Lists the log and changes nothing. Requests are counted by class: A for puts
@@ -60,73 +80,48 @@ def cost(
       stratalog cost s3://bucket/orders --prices s3.toml --stats writer.json
       stratalog cost orders-log --prices s3.toml --appends-per-second 50 --interval-s 1
     """
-    from stratalog.objectlog.cost import (
-        Measured,
-        Prices,
-        Rates,
-        bill,
-        measure_storage,
-        storage_cost,
-    )
-    from stratalog.store import Usage
+    from stratalog.objectlog.cost import bill, measure_storage
 
-    listed = None if prices is None else _read(prices, Prices.from_text)
-    usages = [_read(file, Measured.from_json).a_month for file in stats or ()]
-    if appends_per_second or followers:
-        rates = Rates(
-            appends_per_second=appends_per_second,
-            append_bytes=append_bytes,
-            interval_s=interval_s,
-            followers=followers,
-        )
-        usages.append(rates.a_month)
-    usage = sum(usages, Usage()) if usages else None
+    prices, usage = assumed.listed(), assumed.usage()
 
     async def work() -> Stored:
-        with output.progress("listing", None, unit="objects", shown=not as_json) as advance:
+        with reply.progress("listing", unit="objects") as advance:
             return await measure_storage(url, on_progress=advance)
 
-    stored = run(work(), verbose=verbose)
-    made = None if listed is None else bill(listed, stored.total.bytes, usage)
-    if as_json:
-        output.write_json(
-            {
-                "url": redact(stored.url),
-                "stored": stored.amounts,
-                "total": stored.total,
-                "usage_per_month": usage,
-                "bill": made,
-                "cost_per_month": None if made is None else made.total,
-            }
-        )
-        return
-    _draw_stored(stored, {} if listed is None else storage_cost(listed, stored))
-    if made is not None:
-        _draw_bill(made)
-    elif usage is not None:
-        _draw_usage(usage)
+    stored = reply.run(work())
+    made = None if prices is None else bill(prices, stored.total.bytes, usage)
+    reply.result(_Cost(stored, prices, usage, made), _facts, _show)
 
 
-def _read(file: Path, decode: Callable[[bytes], T]) -> T:
-    """What a file holds; errors name it."""
-    try:
-        return decode(file.read_bytes())
-    except FileNotFoundError:
-        raise NotFound(
-            f"there is no file {file}", hint="Check the name of the file.", path=str(file)
-        ) from None
-    except PermissionError:
-        raise Denied(
-            f"cannot read {file}", hint="Check the permissions of the file.", path=str(file)
-        ) from None
-    except Invalid as error:
-        raise Invalid(f"{file}: {error}", hint=error.hint) from None
-    except OSError as error:
-        raise Invalid(
-            f"cannot read {file}: {error.strerror or error}",
-            hint="Give a file that can be read.",
-            path=str(file),
-        ) from None
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a log has stored, what is asked for, and what that makes."""
+
+    stored: Stored
+    prices: Prices | None
+    usage: Usage | None
+    bill: Bill | None
+
+
+def _facts(cost: _Cost) -> object:
+    return {
+        "url": redact(cost.stored.url),
+        "stored": cost.stored.amounts,
+        "total": cost.stored.total,
+        "usage_per_month": cost.usage,
+        "bill": cost.bill,
+        "cost_per_month": None if cost.bill is None else cost.bill.total,
+    }
+
+
+def _show(cost: _Cost) -> None:
+    from stratalog.objectlog.cost import storage_cost
+
+    _draw_stored(cost.stored, {} if cost.prices is None else storage_cost(cost.prices, cost.stored))
+    if cost.bill is not None:
+        _draw_bill(cost.bill)
+    elif cost.usage is not None:
+        _draw_usage(cost.usage)
 
 
 def _draw_stored(stored: Stored, costs: Mapping[str, float]) -> None:
@@ -147,11 +142,7 @@ def _draw_stored(stored: Stored, costs: Mapping[str, float]) -> None:
 
 
 def _draw_usage(usage: Usage) -> None:
-    from rich.table import Table
-
-    table = Table(title="Asked for in a month", title_justify="left")
-    table.add_column("what")
-    table.add_column("amount", justify="right")
+    table = output.table("what", "amount", title="Asked for in a month", right=("amount",))
     table.add_row("class A requests", f"{usage.class_a_requests:,}")
     table.add_row("class B requests", f"{usage.class_b_requests:,}")
     table.add_row("deletions", f"{usage.free_requests:,}")

@@ -1,16 +1,15 @@
-"""`destroy`: delete a log for ever. Asks for its name first, unless told not to."""
+"""`destroy`: delete a log for ever. Asks for its name first, unless --yes is given."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
-from stratalog.errors import Invalid, NotFound, NotHappened
+from stratalog.cli.confirm import confirm, require_terminal
+from stratalog.cli.parameters import Url, Yes
+from stratalog.cli.reply import Reply
+from stratalog.errors import NotFound
 from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
@@ -19,12 +18,7 @@ if TYPE_CHECKING:
     from stratalog.store import Store
 
 
-def destroy(
-    url: Url,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:
     """Delete a log for ever, with its cursors and all that it owns.
 
     Asks for the log's name first. Refused, before anything is deleted, if a
@@ -39,38 +33,34 @@ def destroy(
 
     store = open_store(url)
     if not yes:
-        _ask(store, verbose=verbose)
+        _ask(store, reply)
 
     async def work() -> DestroyReport:
-        with output.progress("destroying", None, unit="objects", shown=not as_json) as advance:
+        with reply.progress("destroying", unit="objects") as advance:
             return await destroy_log(store, on_progress=lambda gone: advance(gone.objects))
 
-    report = run(work(), verbose=verbose)
-    place = redact(report.url)
-    if as_json:
-        output.write_json({"url": place, "deleted": asdict(report.deleted)})
-    else:
-        objects = output.count(report.deleted.objects, "object")
-        size = output.size(report.deleted.bytes)
-        output.say(f"destroyed the log at {place}: {objects} ({size})")
+    reply.result(reply.run(work()), _facts, _show)
 
 
-def _ask(store: Store, *, verbose: bool) -> None:
+def _facts(report: DestroyReport) -> object:
+    return {"url": redact(report.url), "deleted": asdict(report.deleted)}
+
+
+def _show(report: DestroyReport) -> None:
+    objects = output.count(report.deleted.objects, "object")
+    size = output.size(report.deleted.bytes)
+    output.say(f"destroyed the log at {redact(report.url)}: {objects} ({size})")
+
+
+def _ask(store: Store, reply: Reply) -> None:
     """Go on only if a person types the name of the log."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise Invalid(
-            "a log is destroyed only by somebody who says so",
-            hint="Add --yes, or run the command on a terminal and answer its question.",
-        )
-    manifest = run(_look(store), verbose=verbose)
+    require_terminal("a log is destroyed only after a person has confirmed it")
+    manifest = reply.run(_look(store))
     place = redact(store.url)
     name = place.rstrip("/").rpartition("/")[2]
     held = "what a log has left" if manifest is None else output.count(manifest.count, "record")
-    output.complain("warning", "yellow", f"{place} and its {held} will be gone for ever")
-    sys.stderr.write(f"Type {name} to destroy it: ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip() != name:
-        raise NotHappened("nothing was destroyed", hint=f"Type {name} if you want it to be.")
+    output.warn(f"{place} and its {held} will be gone for ever")
+    confirm(name, purpose="destroy it", otherwise="nothing was destroyed")
 
 
 async def _look(store: Store) -> Manifest | None:

@@ -1,30 +1,23 @@
-"""`fork` and `copy`: a log that begins as another one did, sharing its objects or with its own."""
+"""`fork`: a log that begins as another one did, and shares its objects."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.parameters import AsJson, Verbose, lasting, run
+from stratalog.cli.parameters import place
+from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict, Invalid
 from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.branch import Copied, Forked
+    from stratalog.objectlog.branch import Forked
 
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", callback=lasting, help="The log to begin with.")
-]
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET", callback=lasting, help="The new log. Nothing may be there yet."
-    ),
-]
+Source = Annotated[str, place("SOURCE", "The log to begin with.")]
+Target = Annotated[str, place("TARGET", "The new log. Nothing may be there yet.")]
 
 
 def fork(
@@ -39,8 +32,8 @@ def fork(
     abort: Annotated[
         bool, typer.Option("--abort", help="Give up a fork that was begun and not completed.")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Branch a log: a new one that begins with the records of another.
 
@@ -56,12 +49,16 @@ def fork(
     if abort and at is not None:
         raise Invalid("--abort and --at exclude each other", hint="Give one of them.")
     if abort:
-        run(_abort(source, target), verbose=verbose)
-        _tell_aborted(target, as_json)
+        reply.run(_abort(source, target))
+        reply.result(
+            redact(open_store(target).url),
+            lambda place: {"url": place, "aborted": True},
+            lambda place: output.say(f"gave up the fork at {place}"),
+        )
         return
     from stratalog.objectlog.branch import fork as fork_log
 
-    _tell_forked(run(fork_log(source, target, at=at), verbose=verbose), as_json)
+    reply.result(reply.run(fork_log(source, target, at=at)), _facts, _show)
 
 
 async def _abort(source: str, target: str) -> None:
@@ -80,19 +77,11 @@ async def _abort(source: str, target: str) -> None:
     await abort_fork(target)
 
 
-def _tell_aborted(target: str, as_json: bool) -> None:
-    place = redact(open_store(target).url)
-    if as_json:
-        output.write_json({"url": place, "aborted": True})
-    else:
-        output.say(f"gave up the fork at {place}")
+def _facts(forked: Forked) -> object:
+    return {**asdict(forked), "url": redact(forked.url), "source": redact(forked.source)}
 
 
-def _tell_forked(forked: Forked, as_json: bool) -> None:
-    if as_json:
-        facts = {**asdict(forked), "url": redact(forked.url), "source": redact(forked.source)}
-        output.write_json(facts)
-        return
+def _show(forked: Forked) -> None:
     if forked.is_new:
         output.say(
             f"forked {redact(forked.source)} at offset {forked.at} into {redact(forked.url)}"
@@ -103,90 +92,8 @@ def _tell_forked(forked: Forked, as_json: bool) -> None:
             "already; nothing was changed"
         )
     if forked.held_by == "cursor":
-        output.complain(
-            "warning",
-            "yellow",
+        output.warn(
             f"wal3 made the source. The cursor {forked.hold} there keeps wal3 from collecting "
             f"anything from offset {forked.first_offset} on, as long as the fork needs it. "
-            "Whoever deletes that cursor, or the source, damages the fork.",
+            "To delete that cursor, or the source, damages the fork.",
         )
-
-
-def copy(
-    source: Source,
-    target: Target,
-    from_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
-        ),
-    ] = None,
-    to_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="N", min=1, help="Stop before this offset. Without it, at the end."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Copy a log to any store, verified: offsets, times and setsum stay the same.
-
-    Also logs that wal3 made, and forks. If the command is interrupted, run it
-    again: it goes on where it stopped. Until it is done, nobody can read or
-    write the copy.
-
-    Examples:
-      stratalog copy orders-log s3://bucket/logs/orders
-      stratalog copy s3://bucket/logs/orders slice --from 1000 --to 2000
-    """
-    from stratalog.objectlog.branch import CopyProgress, copy_log
-
-    async def work() -> Copied:
-        with ExitStack() as stack:
-            advance: output.Advance | None = None
-
-            def on_progress(done: CopyProgress) -> None:
-                nonlocal advance
-                if advance is None:
-                    total = done.limit_offset - done.first_offset
-                    bar = output.progress("copying", total, unit="records", shown=not as_json)
-                    advance = stack.enter_context(bar)
-                advance(done.next_offset - done.first_offset)
-
-            return await copy_log(
-                source,
-                target,
-                from_offset=from_offset,
-                to_offset=to_offset,
-                on_progress=on_progress,
-            )
-
-    _tell_copied(run(work(), verbose=verbose), as_json)
-
-
-def _tell_copied(copied: Copied, as_json: bool) -> None:
-    records = copied.limit_offset - copied.first_offset
-    if as_json:
-        output.write_json(
-            {
-                "url": redact(copied.url),
-                "source": redact(copied.source),
-                "first_offset": copied.first_offset,
-                "next_offset": copied.limit_offset,
-                "records": records,
-                "fragments": copied.fragments,
-                "bytes": copied.num_bytes,
-                "setsum": copied.setsum.hexdigest(),
-            }
-        )
-        return
-    if not copied.fragments and records:
-        output.say(f"{redact(copied.url)} is a copy of {redact(copied.source)} already")
-        return
-    what = output.count(copied.fragments, "fragment")
-    output.say(
-        f"copied {output.count(records, 'record')} of {redact(copied.source)} "
-        f"to {redact(copied.url)}: {what} ({output.size(copied.num_bytes)})"
-    )
-    output.say(f"they begin at offset {copied.first_offset} and add up to what the source has")

@@ -1,4 +1,4 @@
-"""`init` and `info`: bringing a log into being, and what it is."""
+"""`info`: what a log is, where it comes from, and what holds it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import typer
 
 from stratalog.cli import output
 from stratalog.cli.commands.log.seal import seal_facts
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
-from stratalog.errors import Denied, Exists, Invalid
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
+from stratalog.errors import Denied, Invalid
 from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
@@ -24,49 +25,7 @@ TIES = {
     "fork": "fork of",
     "copy": "copy of",
 }
-"""What is told only of a log that has it, and how."""
-
-
-def init(
-    url: Url,
-    exist_ok: Annotated[
-        bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
-    ] = False,
-    first_offset: Annotated[
-        int, typer.Option(metavar="N", min=1, help="The offset of its first record.")
-    ] = 1,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Create an empty log.
-
-    The store is probed first: one that ignores conditional puts is refused.
-
-    Examples:
-      stratalog init orders-log
-      stratalog init s3://bucket/logs/orders --exist-ok
-      stratalog init orders-log-2 --first-offset 1000
-    """
-    from stratalog.objectlog import create_log
-
-    store = open_store(url)
-
-    async def work() -> bool:
-        try:
-            await create_log(store, first_offset=first_offset)
-        except Exists as error:
-            if not exist_ok:
-                error.hint = "Use it as it is (--exist-ok says so), or choose another place."
-                raise
-            return False
-        return True
-
-    created = run(work(), verbose=verbose)
-    place = redact(store.url)
-    if as_json:
-        output.write_json({"url": place, "created": created})
-    else:
-        output.say(f"{'created a log' if created else 'there is already a log'} at {place}")
+"""What is shown only of a log that has it, and under which title."""
 
 
 def info(
@@ -75,8 +34,8 @@ def info(
     everything: Annotated[
         bool, typer.Option("--all", help="Draw every node of the tree, however many there are.")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Show what a log holds, what it comes from, and what holds it.
 
@@ -98,18 +57,20 @@ def info(
     async def work() -> tuple[Manifest, Branch | None, list[Pin] | None]:
         if not tree:
             return (await load_any_manifest(store))[0], None, await _pins(store)
-        with output.progress("reading the tree", None, unit="nodes", shown=not as_json):
+        with reply.progress("reading the tree", unit="nodes"):
             return *await load_tree(store, everything=everything), await _pins(store)
 
-    manifest, branch, pins = run(work(), verbose=verbose)
+    manifest, branch, pins = reply.run(work())
     facts = {**_facts(redact(store.url), manifest), **_ties(manifest), **_held(pins)}
-    if as_json:
-        output.write_json(facts if branch is None else {**facts, "tree": branch.as_json()})
-        return
-    _draw(facts)
-    if branch is not None:
-        output.say("")
-        output.draw(picture(manifest, branch))
+
+    def show(facts: dict[str, object]) -> None:
+        _draw(facts)
+        if branch is not None:
+            output.say("")
+            output.draw(picture(manifest, branch))
+
+    shown = {} if branch is None else {"tree": branch.as_json()}
+    reply.result(facts, lambda facts: {**facts, **shown}, show)
 
 
 def _facts(url: str, manifest: Manifest) -> dict[str, object]:
@@ -181,11 +142,7 @@ def _held(pins: list[Pin] | None) -> dict[str, object]:
 
 
 def _draw(facts: dict[str, object]) -> None:
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    table = output.facts(overflow="fold")
     for name, value in facts.items():
         if name in TIES:
             if value is not None:

@@ -1,8 +1,8 @@
 """The snapshot tree as a value for programs and as a picture for people.
 
-A log of a million fragments has a tree that nobody wants to see whole. So each node shows its
-oldest and newest children, fewer of them further down, and says how many lie between; and only
-the very first and the very last child are opened. Only what is opened is read.
+The tree of a log with a million fragments is too large to show whole. So each node shows its
+oldest and newest children, fewer of them further down, and how many lie between; only the very
+first and the very last child are opened. Only what is opened is read.
 """
 
 from __future__ import annotations

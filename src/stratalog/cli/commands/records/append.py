@@ -2,7 +2,7 @@
 
 The input is cut into batches of whatever one read gives, so records from a slow pipe are appended
 as they come and a large file fills whole fragments. Several batches are under way at once; memory
-is bounded by their number. What was appended is told even if the command fails or is interrupted.
+is bounded by their number. The command says what was appended, even if it fails or is interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,9 @@ import typer
 from stratalog.cli import output
 from stratalog.cli.commands.records.framing import LengthPrefixed, Lines, Splitter
 from stratalog.cli.commands.records.input import Source, chunks, open_source
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 from stratalog.errors import Fenced, Invalid, StratalogError
 
 if TYPE_CHECKING:
@@ -30,32 +32,30 @@ if TYPE_CHECKING:
 BATCHES_UNDER_WAY_MAX = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the input is like, and what must hold when it is appended."""
+
+    length_prefixed: bool = option(
+        "Each record comes behind its length (u32, big-endian); not lines.", default=False
+    )
+    expected_offset: int | None = option(
+        "Append only if the log ends at N, and without a record of others in between.",
+        metavar="N",
+        min=1,
+    )
+    atomic: bool = option("All of the input or nothing (up to 64 MiB).", default=False)
+
+
 def append(
     url: Url,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="The input; standard input if none or -."),
     ] = None,
-    length_prefixed: Annotated[
-        bool,
-        typer.Option(
-            "--length-prefixed",
-            help="Each record comes behind its length (u32, big-endian); not lines.",
-        ),
-    ] = False,
-    expected_offset: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Append only if the log ends at N, and without a record of others in between.",
-        ),
-    ] = None,
-    atomic: Annotated[
-        bool, typer.Option("--atomic", help="All of the input or nothing (up to 64 MiB).")
-    ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    form: Form,
+    reply: Reply,
 ) -> None:
     """Append records: each line of a file or of standard input is one.
 
@@ -69,14 +69,13 @@ def append(
     """
     from stratalog.objectlog import WriterOptions
 
-    options = WriterOptions(on_fenced="reopen" if expected_offset is None else "raise")
-    make = LengthPrefixed if length_prefixed else Lines
+    options = WriterOptions(on_fenced="reopen" if form.expected_offset is None else "raise")
+    make = LengthPrefixed if form.length_prefixed else Lines
     splitter = make(options.record_bytes_max)
     with open_source(file) as source:
-        if source.interactive and not as_json:
+        if source.interactive and not reply.as_json:
             output.complain("reading", "cyan", "lines from the terminal; Ctrl-D ends the input")
-        work = _append(url, source, splitter, options, expected_offset, atomic, as_json)
-        run(work, verbose=verbose)
+        reply.run(_append(url, source, splitter, options, form, reply))
 
 
 async def _append(
@@ -84,41 +83,39 @@ async def _append(
     source: Source,
     splitter: Splitter,
     options: WriterOptions,
-    expected_offset: int | None,
-    atomic: bool,
-    as_json: bool,
+    form: Form,
+    reply: Reply,
 ) -> None:
     from stratalog.objectlog import LogWriter
 
     async with LogWriter.open(url, options=options) as log:
-        pipeline = Pipeline(log, expected_offset)
+        appends = OrderedAppends(log, form.expected_offset)
         complete = False
         try:
-            with output.progress(
-                "appending", source.size, unit="bytes", shown=not (as_json or source.interactive)
-            ) as advance:
+            shown = not (reply.as_json or source.interactive)
+            with output.progress("appending", source.size, unit="bytes", shown=shown) as advance:
                 batches = _batches(source, splitter, advance)
-                if atomic:
+                if form.atomic:
                     batches = _as_one(batches, options.batch_bytes_max)
                 async with aclosing(batches):
                     async for bodies in batches:
-                        await pipeline.send(bodies)
-                await pipeline.finish()
+                        await appends.send(bodies)
+                await appends.finish()
             complete = True
         except Fenced as error:
             error.hint = "Look where the log ends with `stratalog info`, then decide again."
             raise
         finally:
-            await pipeline.settle()
-            # Being unable to tell must not hide the failure that is to be told.
+            await appends.settle()
+            # Failing to print must not hide the failure that is to be reported.
             with contextlib.nullcontext() if complete else contextlib.suppress(OSError):
-                _tell(pipeline.outcome, complete, as_json)
+                _show(appends.appended, complete, reply)
 
 
 async def _batches(
     source: Source, splitter: Splitter, advance: output.Advance
 ) -> AsyncGenerator[list[bytes], None]:
-    """What each read completes. A torn end is told after the records before it were sent."""
+    """The records that each read completes. A torn end raises after those before it were sent."""
     done = 0
     async with aclosing(chunks(source)) as pieces:
         async for chunk in pieces:
@@ -154,7 +151,7 @@ async def _as_one(
 
 
 @dataclass(slots=True)
-class Outcome:
+class Appended:
     """What became of the input so far: its first records, and any that landed beyond a failure."""
 
     records: int = 0
@@ -164,7 +161,7 @@ class Outcome:
     beyond_failure: int = 0
 
 
-class Pipeline:
+class OrderedAppends:
     """Batches under way in the order of the input."""
 
     def __init__(self, log: LogWriter, expected_offset: int | None) -> None:
@@ -172,7 +169,7 @@ class Pipeline:
         self._expected_offset = expected_offset
         self._under_way: deque[tuple[asyncio.Task[Span], int]] = deque()
         self._failed = False
-        self.outcome = Outcome()
+        self.appended = Appended()
 
     async def send(self, bodies: list[bytes]) -> None:
         """Start to append a batch; wait if too many are under way."""
@@ -208,42 +205,33 @@ class Pipeline:
         except StratalogError:
             self._failed = True
             raise
-        outcome = self.outcome
+        appended = self.appended
         if self._failed:
-            outcome.beyond_failure += span.count
+            appended.beyond_failure += span.count
             return
-        if outcome.first_offset is None:
-            outcome.first_offset = span.first.offset
-        outcome.last_offset = span.limit - 1
-        outcome.records += span.count
-        outcome.bytes += size
+        if appended.first_offset is None:
+            appended.first_offset = span.first.offset
+        appended.last_offset = span.limit - 1
+        appended.records += span.count
+        appended.bytes += size
 
 
-def _tell(outcome: Outcome, complete: bool, as_json: bool) -> None:
-    if as_json:
-        output.write_json(
-            {
-                "records": outcome.records,
-                "bytes": outcome.bytes,
-                "first_offset": outcome.first_offset,
-                "last_offset": outcome.last_offset,
-                "beyond_failure": outcome.beyond_failure,
-                "complete": complete,
-            }
-        )
-        return
-    if not outcome.records:
-        output.say("nothing was appended" if complete else "nothing of the input was appended")
-    else:
-        what = output.count(outcome.records, "record")
-        first = "" if complete else "the first "
-        output.say(
-            f"appended {first}{what} ({output.size(outcome.bytes)}), "
-            f"offsets {outcome.first_offset} to {outcome.last_offset}"
-        )
-    if outcome.beyond_failure:
-        output.complain(
-            "warning",
-            "yellow",
-            f"{output.count(outcome.beyond_failure, 'record')} after the failure landed too",
-        )
+def _show(appended: Appended, complete: bool, reply: Reply) -> None:
+    def facts(appended: Appended) -> object:
+        return {**asdict(appended), "complete": complete}
+
+    def show(appended: Appended) -> None:
+        if not appended.records:
+            output.say("nothing was appended" if complete else "nothing of the input was appended")
+        else:
+            what = output.count(appended.records, "record")
+            first = "" if complete else "the first "
+            output.say(
+                f"appended {first}{what} ({output.size(appended.bytes)}), "
+                f"offsets {appended.first_offset} to {appended.last_offset}"
+            )
+        if appended.beyond_failure:
+            beyond = output.count(appended.beyond_failure, "record")
+            output.warn(f"{beyond} after the failure landed too")
+
+    reply.result(appended, facts, show)

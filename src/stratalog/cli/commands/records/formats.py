@@ -1,5 +1,9 @@
 """How records are printed.
 
+On a terminal they come as text with their offset and time. In a pipe the bodies come alone, as
+they were appended, because the next program wants them so; ``--format`` and ``--json`` say
+otherwise.
+
 text              offset, time and body in columns; one line a record, safe for a terminal
 json              one object a line; a body that is no UTF-8 comes as ``body_base64``
 raw               the bodies, each with a newline: what `append` was given
@@ -9,12 +13,17 @@ length-prefixed   u32 big-endian, then the body: exact for any bytes
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from stratalog.cli.commands.records.framing import with_length
 from stratalog.cli.output import moment
+from stratalog.cli.reply import Reply
+from stratalog.errors import Invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +42,27 @@ class Format(StrEnum):
     JSON = "json"
     RAW = "raw"
     LENGTH_PREFIXED = "length-prefixed"
+
+
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format",
+        help="text has offset, time and body; raw the bodies with a newline each. "
+        "On a terminal text, else raw.",
+    ),
+]
+
+
+def choose(form: Format | None, reply: Reply) -> Format:
+    """The format that was asked for; else what suits where the output goes."""
+    if reply.as_json:
+        if form not in (None, Format.JSON):
+            raise Invalid(f"--json and --format {form} exclude each other", hint="Give one.")
+        return Format.JSON
+    if form is not None:
+        return form
+    return Format.TEXT if sys.stdout.isatty() else Format.RAW
 
 
 def encode(batch: pa.RecordBatch, form: Format) -> bytes:

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stratalog.errors import Denied, Invalid, NotFound, StratalogError
+from stratalog.cli.values import unreadable
+from stratalog.errors import Invalid
 
 CHUNK_BYTES = 256 * 1024
 CHUNKS_AHEAD_MAX = 4
+UNREADABLE = "Give a file that can be read, or - for standard input."
 
 
 class Readable(Protocol):
@@ -48,7 +50,7 @@ def open_source(file: Path | None) -> Iterator[Source]:
     try:
         stream = io.FileIO(file)
     except OSError as error:
-        raise _unreadable(str(file), error) from None
+        raise unreadable(str(file), error, UNREADABLE) from None
     with stream:
         yield Source(str(file), stream, _file_size(stream), False)
 
@@ -67,7 +69,7 @@ async def chunks(source: Source) -> AsyncGenerator[bytes, None]:
                 got = source.stream.read(CHUNK_BYTES) or b""
             except OSError as error:
                 got = error
-            except ValueError:  # closed, since nobody wants more
+            except ValueError:  # closed by the consumer
                 return
             try:
                 loop.call_soon_threadsafe(ready.put_nowait, got)
@@ -80,7 +82,7 @@ async def chunks(source: Source) -> AsyncGenerator[bytes, None]:
     while True:
         got = await ready.get()
         if isinstance(got, OSError):
-            raise _unreadable(source.name, got)
+            raise unreadable(source.name, got, UNREADABLE)
         if not got:
             return
         room.release()
@@ -101,14 +103,3 @@ def _standard_input() -> Source:
 def _file_size(stream: io.FileIO) -> int | None:
     status = os.fstat(stream.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _unreadable(name: str, error: OSError) -> StratalogError:
-    message = f"cannot read {name}: {error.strerror or error}"
-    if isinstance(error, FileNotFoundError):
-        return NotFound(message, hint="Check the name of the file.", path=name)
-    if isinstance(error, PermissionError):
-        return Denied(message, hint="Check the permissions of the file.", path=name)
-    return Invalid(
-        message, hint="Give a file that can be read, or - for standard input.", path=name
-    )

@@ -1,9 +1,4 @@
-"""`read` and `follow`: records on standard output.
-
-On a terminal they come as text with their offset and time. In a pipe the bodies come alone, as
-they were appended, because the next program wants them so; ``--format`` and ``--json`` say
-otherwise.
-"""
+"""`read`: records on standard output, up to where the log ends."""
 
 from __future__ import annotations
 
@@ -12,58 +7,49 @@ import stat
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.commands.records.formats import Format, encode
-from stratalog.cli.parameters import AsJson, Url, Verbose, run, time_us
-from stratalog.errors import Invalid
+from stratalog.cli.commands.records.formats import FormatOption, choose, encode
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import time_us
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from stratalog.objectlog import LogReader
 
-FormatOption = Annotated[
-    Format | None,
-    typer.Option(
-        "--format",
-        help="text has offset, time and body; raw the bodies with a newline each. "
-        "On a terminal text, else raw.",
-    ),
-]
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which records are read."""
+
+    from_offset: int | None = option("The first offset.", "--from", metavar="N", min=1)
+    to_offset: int | None = option("Stop before this offset.", "--to", metavar="N", min=1)
+    from_time: int | None = option(
+        "Only what was appended at or after it: ISO (UTC if it names no zone), "
+        "or microseconds since 1970.",
+        parser=time_us,
+        metavar="TIME",
+    )
+    to_time: int | None = option(
+        "Only what was appended before it.", parser=time_us, metavar="TIME"
+    )
+    limit: int | None = option("At most so many records.", metavar="N", min=1)
+    pin: str | None = option(
+        "What this pin holds, also if the log begins later now.", metavar="NAME"
+    )
 
 
 def read(
     url: Url,
-    from_offset: Annotated[
-        int | None, typer.Option("--from", metavar="N", min=1, help="The first offset.")
-    ] = None,
-    to_offset: Annotated[
-        int | None, typer.Option("--to", metavar="N", min=1, help="Stop before this offset.")
-    ] = None,
-    from_time: Annotated[
-        int | None,
-        typer.Option(
-            parser=time_us,
-            metavar="TIME",
-            help="Only what was appended at or after it: ISO (UTC if it names no zone), "
-            "or microseconds since 1970.",
-        ),
-    ] = None,
-    to_time: Annotated[
-        int | None,
-        typer.Option(parser=time_us, metavar="TIME", help="Only what was appended before it."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many records.")
-    ] = None,
-    pin: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What this pin holds, also if the log begins later now."),
-    ] = None,
+    *,
+    stretch: Stretch,
     form: FormatOption = None,
     verify: Annotated[
         bool,
@@ -71,8 +57,7 @@ def read(
             "--verify/--no-verify", help="Hash every record and compare with the log's setsum."
         ),
     ] = True,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    reply: Reply,
 ) -> None:
     """Print records, oldest first, up to where the log ends now.
 
@@ -87,71 +72,35 @@ def read(
     """
     from stratalog.objectlog import LogReader, ReaderOptions
 
-    chosen = _choose(form, as_json)
-    wide = limit is None and from_time is None and to_time is None
+    chosen = choose(form, reply)
 
     async def work() -> None:
-        async with LogReader.open(url, pin=pin, options=ReaderOptions(verify=verify)) as log:
-            first, end = await _stretch(url, log, pin)
-            start = first if from_offset is None else from_offset
-            stop = end if to_offset is None else to_offset
-            total = min(end, stop) - start if wide else None
-            batches = log.batches(start, stop, from_time, to_time)
-            shown = _is_file(sys.stdout.fileno) and not as_json
+        options = ReaderOptions(verify=verify)
+        async with LogReader.open(url, pin=stretch.pin, options=options) as log:
+            start, stop, total = await _bounds(url, log, stretch)
+            batches = log.batches(start, stop, stretch.from_time, stretch.to_time)
+            shown = _is_file(sys.stdout.fileno) and not reply.as_json
             with output.progress("reading", total, unit="records", shown=shown) as advance:
                 done = 0
-                async with aclosing(_limited(batches, limit)) as parts:
+                async with aclosing(_limited(batches, stretch.limit)) as parts:
                     async for batch in parts:
                         output.write(encode(batch, chosen))
                         done += batch.num_rows
                         advance(done)
 
-    run(work(), verbose=verbose)
+    reply.run(work())
 
 
-def follow(
-    url: Url,
-    from_offset: Annotated[
-        int | None, typer.Option("--from", metavar="N", min=1, help="Begin at this offset.")
-    ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the oldest record.")
-    ] = False,
-    idle_timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="End when nothing came for so long."),
-    ] = None,
-    form: FormatOption = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Print records as they are appended, until Ctrl-C.
-
-    Begins with what comes next, unless told otherwise.
-
-    Examples:
-      stratalog follow orders-log
-      stratalog follow orders-log --from-start --json | jq --unbuffered .body
-      stratalog follow orders-log --from 1000 --idle-timeout 5
-    """
-    if from_start and from_offset is not None:
-        raise Invalid("--from and --from-start exclude each other", hint="Give one of them.")
-    from stratalog.objectlog import LogReader
-
-    chosen = _choose(form, as_json)
-
-    async def work() -> None:
-        async with LogReader.open(url) as log:
-            start = log.first_offset if from_start else from_offset
-            async with aclosing(log.follow(start, idle_timeout_s=idle_timeout)) as batches:
-                async for batch in batches:
-                    output.write(encode(batch, chosen))
-                    sys.stdout.flush()
-
-    run(work(), verbose=verbose)
+async def _bounds(url: str, log: LogReader, stretch: Stretch) -> tuple[int, int, int | None]:
+    """Where to begin, where to stop, and how many records that is, if it is known."""
+    first, end = await _held(url, log, stretch.pin)
+    start = first if stretch.from_offset is None else stretch.from_offset
+    stop = end if stretch.to_offset is None else stretch.to_offset
+    filters = (stretch.limit, stretch.from_time, stretch.to_time)
+    return start, stop, min(end, stop) - start if filters == (None, None, None) else None
 
 
-async def _stretch(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
+async def _held(url: str, log: LogReader, pin: str | None) -> tuple[int, int]:
     """Where the records begin and end. A pin holds whole fragments, so more than it names."""
     if pin is None:
         return log.first_offset, log.tail
@@ -173,16 +122,6 @@ async def _limited(
             yield batch
             if limit == 0:
                 return
-
-
-def _choose(form: Format | None, as_json: bool) -> Format:
-    if as_json:
-        if form not in (None, Format.JSON):
-            raise Invalid(f"--json and --format {form} exclude each other", hint="Give one.")
-        return Format.JSON
-    if form is not None:
-        return form
-    return Format.TEXT if sys.stdout.isatty() else Format.RAW
 
 
 def _is_file(fileno: Callable[[], int]) -> bool:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Url, Verbose, in_a_directory, run
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply, Verbose, run
+from stratalog.cli.values import in_a_directory
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.store import redact
 
@@ -20,16 +22,14 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="As `certificate list` sho
 
 COLOURS = {"holds": "green", "broken": "bold red", "unknown": "yellow"}
 
-certificates = typer.Typer(
-    cls=Group,
-    name="certificate",
-    no_args_is_help=True,
+certificates = Commands(
+    "certificate",
     help="Certificates of erasures: what was taken out of a log, in a form that others can check.",
 )
 
 
 @certificates.command("list")
-def list_certificates(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_certificates(url: Url, *, reply: Reply) -> None:
     """Show what was erased from a log, oldest first.
 
     Example:
@@ -37,31 +37,29 @@ def list_certificates(url: Url, as_json: AsJson = False, verbose: Verbose = Fals
     """
     from stratalog.objectlog.erasure import list_certificates
 
-    def tell_damage(error: StratalogError) -> None:
+    def show_damage(error: StratalogError) -> None:
         output.complain("damaged", "red", str(error))
 
-    found = run(list_certificates(url, on_damage=tell_damage), verbose=verbose)
-    if as_json:
-        output.write_json([facts(each) for each in found])
-        return
-    if not found:
-        output.say("nothing was erased from this log")
-        return
-    from rich.table import Table
+    found = reply.run(list_certificates(url, on_damage=show_damage))
+    reply.listing(
+        found,
+        facts,
+        _row,
+        columns=("id", "when", "records", "objects", "status", "note"),
+        right=("records", "objects"),
+        empty="nothing was erased from this log",
+    )
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("id", "when", "records", "objects", "status", "note"):
-        table.add_column(title, justify="right" if title in ("records", "objects") else "left")
-    for each in found:
-        table.add_row(
-            each.id,
-            output.moment(each.done_us or each.begun_us),
-            "-" if each.records is None else f"{each.records:,}",
-            f"{each.deleted:,}",
-            _status(each),
-            each.note,
-        )
-    output.draw(table)
+
+def _row(certificate: Certificate) -> tuple[str, ...]:
+    return (
+        certificate.id,
+        output.moment(certificate.done_us or certificate.begun_us),
+        "-" if certificate.records is None else f"{certificate.records:,}",
+        f"{certificate.deleted:,}",
+        _status(certificate),
+        certificate.note,
+    )
 
 
 @certificates.command("show")
@@ -111,8 +109,8 @@ def verify_certificate(
         str | None,
         typer.Option(metavar="SQL", help="Also check that it is about this condition."),
     ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Check certificates: each by itself, and against its log.
 
@@ -128,19 +126,17 @@ def verify_certificate(
     file = Path(certificate) if Path(certificate).is_file() else None
 
     async def work() -> list[CertificateReport]:
+        from stratalog.objectlog.erasure import decode_certificate
         from stratalog.objectlog.erasure import verify_certificate as verify
 
         if file is not None:
-            return [await verify(_read(file), log, query=where)]
+            read = decode_certificate(file.read_bytes(), str(file))
+            return [await verify(read, log, query=where)]
         chosen = await _stored(certificate, certificate_id, where)
         return [await verify(each, log or certificate, query=where) for each in chosen]
 
-    reports = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json([_checked(each) for each in reports])
-    else:
-        for each in reports:
-            _tell_report(each)
+    reports = reply.run(work())
+    reply.result(reports, lambda reports: [_checked(each) for each in reports], _show_reports)
     broken = [each for each in reports if not each.holds]
     if broken:
         raise Corrupt(
@@ -177,12 +173,6 @@ async def _stored(url: str, certificate_id: str | None, where: str | None) -> li
     return chosen
 
 
-def _read(file: Path) -> Certificate:
-    from stratalog.objectlog.erasure import decode_certificate
-
-    return decode_certificate(file.read_bytes(), str(file))
-
-
 def write_certificate(certificate: Certificate, file: Path) -> None:
     """To a file, as it is stored."""
     file.write_bytes(certificate.to_json() + b"\n")
@@ -195,11 +185,8 @@ def facts(certificate: Certificate) -> Any:
     return msgspec.json.decode(certificate.to_json())
 
 
-def tell(certificate: Certificate, as_json: bool) -> None:
-    """What an erasure did."""
-    if as_json:
-        output.write_json(facts(certificate))
-        return
+def show(certificate: Certificate) -> None:
+    """What an erasure did, for people."""
     records = output.count(certificate.records or 0, "record")
     objects = output.count(certificate.deleted, "object")
     output.say(f"erased {records}; deleted {objects} that had them")
@@ -208,22 +195,22 @@ def tell(certificate: Certificate, as_json: bool) -> None:
     if certificate.complete:
         output.say(f"certificate {certificate.id}")
         return
-    for reason in certificate.reasons:
-        output.complain("not complete", "yellow", reason)
+    _show_reasons(certificate)
     output.say(f"certificate {certificate.id}: the erasure is not complete")
 
 
-def _tell_report(report: CertificateReport) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def _show_reports(reports: list[CertificateReport]) -> None:
+    for report in reports:
+        title = f"Certificate {report.certificate.id}"
+        table = output.table("check", "outcome", "what was found", title=title)
+        for each in report.checks:
+            outcome = output.styled(each.outcome, COLOURS[each.outcome])
+            table.add_row(each.name, outcome, each.explanation)
+        output.draw(table)
+        _show_reasons(report.certificate)
 
-    certificate = report.certificate
-    table = Table(title=f"Certificate {certificate.id}", title_justify="left")
-    for title in ("check", "outcome", "what was found"):
-        table.add_column(title)
-    for check in report.checks:
-        table.add_row(check.name, Text(check.outcome, COLOURS[check.outcome]), check.explanation)
-    output.draw(table)
+
+def _show_reasons(certificate: Certificate) -> None:
     for reason in certificate.reasons:
         output.complain("not complete", "yellow", reason)
 

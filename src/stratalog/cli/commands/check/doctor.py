@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
 from stratalog.store import Report, examine, open_store, redact
 
 STYLES = {"held": "green", "broken": "bold red", "not-checked": "yellow"}
@@ -21,8 +22,8 @@ def doctor(
     rounds: Annotated[
         int, typer.Option(metavar="N", min=1, max=10_000, help="How many races.")
     ] = 25,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Examine a store: race writers, check each guarantee, measure.
 
@@ -37,48 +38,40 @@ def doctor(
     store = open_store(url)
 
     async def work() -> Report:
-        with output.progress("examining", None, unit="steps", shown=not as_json) as advance:
+        with reply.progress("examining", unit="steps") as advance:
 
             def progress(_name: str, done: int, _of: int) -> None:
                 advance(done)
 
             return await examine(store, writers=writers, rounds=rounds, progress=progress)
 
-    report = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json(
-            {
-                "url": redact(report.url),
-                "safe": report.held,
-                "checks": report.checks,
-                "measurements": report.measurements,
-            }
-        )
-    else:
-        _draw(report)
+    report = reply.run(work())
+    reply.result(report, _facts, _show)
     if not report.held:
         raise typer.Exit(exits.UNSAFE)
 
 
-def _draw(report: Report) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def _facts(report: Report) -> object:
+    return {
+        "url": redact(report.url),
+        "safe": report.held,
+        "checks": report.checks,
+        "measurements": report.measurements,
+    }
 
+
+def _show(report: Report) -> None:
     output.say(redact(report.url))
-    checks = Table(title="Guarantees", title_justify="left")
-    for title in ("guarantee", "status", "evidence"):
-        checks.add_column(title)
+    checks = output.table("guarantee", "status", "evidence", title="Guarantees")
     for check in report.checks:
         detail = redact(check.detail)
         if check.status != "held":
             detail += f"\nWithout it: {check.what_it_means}"
-        checks.add_row(check.name, Text(check.status, STYLES[check.status]), detail)
+        checks.add_row(check.name, output.styled(check.status, STYLES[check.status]), detail)
     output.draw(checks)
     if report.measurements:
-        figures = Table(title="Measurements", title_justify="left")
-        figures.add_column("what")
-        figures.add_column("value", justify="right")
-        figures.add_column("samples", justify="right")
+        titles = ("what", "value", "samples")
+        figures = output.table(*titles, title="Measurements", right=titles[1:])
         for each in report.measurements:
             figures.add_row(each.name, f"{each.value:,.1f} {each.unit}", f"{each.samples}")
         output.draw(figures)

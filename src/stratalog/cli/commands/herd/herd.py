@@ -8,38 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Verbose, duration_s, lasting, run
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import AGE_S, Dirty, Root
+from stratalog.cli.reply import Reply
 from stratalog.store import redact
 
 if TYPE_CHECKING:
     from stratalog.herd import RolledUp
 
-AGE_S = 600.0
-
-Root = Annotated[
-    str,
-    typer.Argument(
-        metavar="ROOT",
-        callback=lasting,
-        help="The herd: a directory, or file://, s3://, gs:// or az://. "
-        "Credentials come from the environment.",
-    ),
-]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Letters, digits, dots, underscores, hyphens.")
 ]
 
-herds = typer.Typer(
-    cls=Group,
-    name="herd",
-    no_args_is_help=True,
+herds = Commands(
+    "herd",
     help="Many logs under one root, by name; and which of them have changed.",
 )
 
 
 @herds.command("create")
-def create_log(root: Root, name: Name, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def create_log(root: Root, name: Name, *, reply: Reply) -> None:
     """Create a log in a herd.
 
     Example:
@@ -52,11 +40,16 @@ def create_log(root: Root, name: Name, as_json: AsJson = False, verbose: Verbose
         async with Herd.open(root) as herd:
             return (await (await herd.create(name)).store()).url
 
-    _tell_place("created", name, run(work(), verbose=verbose), as_json)
+    place = redact(reply.run(work()))
+    reply.result(
+        place,
+        lambda place: {"name": name, "url": place},
+        lambda place: output.say(f"created the log {name} at {place}"),
+    )
 
 
 @herds.command("where")
-def find_log(root: Root, name: Name, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def find_log(root: Root, name: Name, *, reply: Reply) -> None:
     """Show where a log lies. The commands that read or look after a log take that place.
 
     What `stratalog append` puts there has no mark, so the pipeline does not find it: append to a
@@ -72,15 +65,12 @@ def find_log(root: Root, name: Name, as_json: AsJson = False, verbose: Verbose =
         async with Herd.open(root) as herd:
             return (await herd.log(name).store()).url
 
-    place = redact(run(work(), verbose=verbose))
-    if as_json:
-        output.write_json({"name": name, "url": place})
-    else:
-        output.say(place)
+    place = redact(reply.run(work()))
+    reply.result(place, lambda place: {"name": name, "url": place}, output.say)
 
 
 @herds.command("list")
-def list_logs(root: Root, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_logs(root: Root, *, reply: Reply) -> None:
     """Show the names of all logs of a herd.
 
     Example:
@@ -93,34 +83,18 @@ def list_logs(root: Root, as_json: AsJson = False, verbose: Verbose = False) -> 
         async with Herd.open(root) as herd:
             return [name async for name in herd.names()]
 
-    names = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json(names)
-        return
-    for name in names:
-        output.say(name)
+    reply.result(reply.run(work()), list, output.say_all)
 
 
 @herds.command("dirty")
-def roll_up(
+def list_dirty(
     root: Root,
     worker: Annotated[
         str, typer.Option(metavar="NAME", help="The name of this worker among the servers.")
     ] = "worker",
-    age: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="Select what has been dirty for so long.",
-            show_default="10m",
-        ),
-    ] = None,
-    records: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Select what has so many records waiting.")
-    ] = 10_000,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    dirty: Dirty,
+    reply: Reply,
 ) -> None:
     """Find the logs that have changed since they were compacted.
 
@@ -131,40 +105,33 @@ def roll_up(
     Example:
       stratalog herd dirty s3://bucket/shop --records 1000 --age 1h
     """
+    find_dirty(root, worker, dirty, reply)
+
+
+def find_dirty(root: str, server: str, dirty: Dirty, reply: Reply) -> None:
+    """Roll the marks of a herd up, and say what is dirty."""
     from stratalog.herd import RollUpOptions
 
-    age_s = AGE_S if age is None else age
-    options = RollUpOptions(age_s=age_s, records=records)
+    age_s = AGE_S if dirty.age is None else dirty.age
+    options = RollUpOptions(age_s=age_s, records=dirty.records)
 
     async def work() -> RolledUp:
-        from stratalog.herd import Herd
-        from stratalog.herd import roll_up as find
+        from stratalog.herd import Herd, roll_up
 
-        async with Herd.open(root, server=worker) as herd:
-            return await find(herd, options=options)
+        async with Herd.open(root, server=server) as herd:
+            return await roll_up(herd, options=options)
 
-    found = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json({**asdict(found), "dirty": [asdict(each) for each in found.dirty]})
-    else:
-        _draw(found)
+    reply.result(reply.run(work()), _facts, _show)
 
 
-def _tell_place(done: str, name: str, url: str, as_json: bool) -> None:
-    place = redact(url)
-    if as_json:
-        output.write_json({"name": name, "url": place})
-    else:
-        output.say(f"{done} the log {name} at {place}")
+def _facts(found: RolledUp) -> object:
+    return {**asdict(found), "dirty": [asdict(each) for each in found.dirty]}
 
 
-def _draw(found: RolledUp) -> None:
-    from rich.table import Table
-
+def _show(found: RolledUp) -> None:
     if found.dirty:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for title in ("log", "records", "since", "put back", "selected"):
-            table.add_column(title, justify="right" if title in ("records", "put back") else "left")
+        titles = ("log", "records", "since", "put back", "selected")
+        table = output.table(*titles, right=("records", "put back"))
         for log in found.dirty:
             table.add_row(
                 log.log_id,
@@ -179,4 +146,4 @@ def _draw(found: RolledUp) -> None:
         f"{found.clean:,} clean, {found.gone:,} gone; {output.count(found.marks, 'mark')} read"
     )
     for trouble in found.troubles:
-        output.complain("warning", "yellow", redact(trouble))
+        output.warn(trouble)

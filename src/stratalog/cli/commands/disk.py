@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Verbose, run
-from stratalog.errors import Corrupt
+from stratalog.cli.groups import Commands
+from stratalog.cli.reply import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,21 +26,31 @@ BAR_WIDTH_MAX = 60
 SHADES = "·░▒▓█"
 """How much of a segment lives: nothing, up to a third, up to two thirds, less than all, all."""
 LEFTOVERS_SHOWN_MAX = 10
+TITLES = (
+    "partition",
+    "indexes",
+    "epoch",
+    "checkpoint",
+    "live below it",
+    "pending",
+    "segments",
+    "bytes",
+    "live entries",
+    "live bytes",
+)
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The directory in which a node keeps its files.")
 ]
 
-disks = typer.Typer(
-    cls=Group,
-    name="disk",
-    no_args_is_help=True,
+disks = Commands(
+    "disk",
     help="A node's data directory: what it holds, and whether it is whole.",
 )
 
 
 @disks.command("info")
-def info_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def info_of_disk(directory: Directory, *, reply: Reply) -> None:
     """Show the partitions of a data directory, their segments and how much of them lives.
 
     Changes nothing and takes no lock: it may be asked while the node runs.
@@ -54,15 +62,12 @@ def info_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbose
     """
     from stratalog.segments import inspect_disk
 
-    report = run(inspect_disk(directory), verbose=verbose)
-    if as_json:
-        output.write_json(report.to_dict())
-    else:
-        _draw_info(report)
+    report = reply.run(inspect_disk(directory))
+    reply.result(report, lambda report: report.to_dict(), _show_info)
 
 
 @disks.command("check")
-def check_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def check_of_disk(directory: Directory, *, reply: Reply) -> None:
     """Read a whole data directory, verify every checksum, and name every damage.
 
     Changes nothing and takes no lock: it may run while the node runs. The
@@ -76,22 +81,16 @@ def check_of_disk(directory: Directory, as_json: AsJson = False, verbose: Verbos
     async def work() -> CheckReport:
         from stratalog.segments import check_disk
 
-        with ExitStack() as stack:
-            bar = output.LateBar(stack, "checking", unit="bytes", shown=not as_json)
-            return await check_disk(directory, on_progress=bar)
+        with reply.late_progress("checking", unit="bytes") as on_progress:
+            return await check_disk(directory, on_progress=on_progress)
 
-    report = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json(report.to_dict())
-    else:
-        _draw_check(report)
+    report = reply.run(work())
+    reply.result(report, lambda report: report.to_dict(), _show_check)
     if not report.clean:
-        raise typer.Exit(exits.exit_code(Corrupt("")))
+        raise typer.Exit(exits.CORRUPT)
 
 
-def _draw_info(report: DiskReport) -> None:
-    from rich.table import Table
-
+def _show_info(report: DiskReport) -> None:
     output.say(f"{report.path}: disk {report.disk}, format {report.format}")
     waiting = sum(wal.entries for wal in report.wals)
     output.say(
@@ -100,12 +99,7 @@ def _draw_info(report: DiskReport) -> None:
         f"{'1 entry' if waiting == 1 else f'{waiting:,} entries'} not yet in segments"
     )
     if report.partitions:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("partition", overflow="fold")
-        for title in ("indexes", "epoch", "checkpoint", "live below it", "pending", "segments"):
-            table.add_column(title, justify="right")
-        for title in ("bytes", "live entries", "live bytes"):
-            table.add_column(title, justify="right")
+        table = output.table(*TITLES, right=TITLES[1:], fold=TITLES[:1])
         for each in report.partitions:
             table.add_row(*_row(each))
         output.draw(table)
@@ -170,7 +164,7 @@ def _legend() -> str:
     return ", ".join(f"{mark} {what}" for mark, what in zip(SHADES, meanings, strict=True))
 
 
-def _draw_check(report: CheckReport) -> None:
+def _show_check(report: CheckReport) -> None:
     output.say(report.path)
     _draw_findings("Damages", "bold red", report.damages)
     _draw_findings("Remarks", "yellow", report.remarks)
@@ -190,18 +184,15 @@ def _draw_check(report: CheckReport) -> None:
 def _draw_findings(title: str, style: str, findings: Sequence[DiskDamage]) -> None:
     if not findings:
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("kind", no_wrap=True)
-    table.add_column("where", no_wrap=True)
-    table.add_column("file and what it means", overflow="fold")
+    what = "file and what it means"
+    table = output.table(
+        "kind", "where", what, title=title, no_wrap=("kind", "where"), fold=(what,)
+    )
     for found in findings:
         lines = [found.path, found.kind.meaning]
         lines += [found.detail] if found.detail else []
         lines += [f"next: {found.kind.remedy}"]
-        table.add_row(Text(found.kind.value, style), _where(found), "\n".join(lines))
+        table.add_row(output.styled(found.kind.value, style), _where(found), "\n".join(lines))
     output.draw(table)
 
 

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Url, Verbose, duration_s, run
+from stratalog.cli.groups import Commands, option
+from stratalog.cli.parameters import DURATION, Name, Url
+from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict
 from stratalog.runtime import DEFAULT_RUNTIME
 
 if TYPE_CHECKING:
     from stratalog.objectlog.holds import Pin, PinStore
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
-
 FORK_PIN = "fork_"
 """How the names of the pins begin that forks make."""
 
-pins = typer.Typer(
-    cls=Group,
-    name="pin",
-    no_args_is_help=True,
+pins = Commands(
+    "pin",
     help="Named holds on a stretch of a log; collection deletes nothing that a pin reaches.",
 )
 
 
 @pins.command("list")
-def list_pins(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_pins(url: Url, *, reply: Reply) -> None:
     """Show all pins of a log, what they hold and until when.
 
     One that is past its expiry holds until a collection finds it.
@@ -37,62 +35,35 @@ def list_pins(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> No
     Example:
       stratalog pin list orders-log
     """
+    reply.listing(
+        reply.run(_pins_of(url).list()),
+        _facts,
+        _row,
+        columns=("name", "offsets", "bytes", "expires", "by", "note"),
+        right=("offsets", "bytes"),
+        empty="there are no pins",
+    )
 
-    async def work() -> list[Pin]:
-        return await _pins_of(url).list()
 
-    found = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json([_facts(pin) for pin in found])
-        return
-    if not found:
-        output.say("there are no pins")
-        return
-    from rich.table import Table
+@dataclass(frozen=True, slots=True)
+class NewPin:
+    """What a pin holds, until when, and why."""
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("name", "offsets", "bytes", "expires", "by", "note"):
-        table.add_column(title, justify="right" if title in ("offsets", "bytes") else "left")
-    for pin in found:
-        table.add_row(
-            pin.name,
-            f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
-            output.size(pin.fragment_bytes),
-            _expiry(pin),
-            pin.owner,
-            pin.note,
-        )
-    output.draw(table)
+    from_offset: int | None = option(
+        "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
+    )
+    to_offset: int | None = option(
+        "Hold what lies before this offset. Without it, all.", "--to", metavar="N", min=1
+    )
+    expires: float | None = option(
+        "A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
+        **DURATION,
+    )
+    note: str = option("What it is for.", default="", metavar="TEXT")
 
 
 @pins.command("create")
-def create_pin(
-    url: Url,
-    name: Name,
-    from_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
-        ),
-    ] = None,
-    to_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="N", min=1, help="Hold what lies before this offset. Without it, all."
-        ),
-    ] = None,
-    expires: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="A collection may release it after so long, e.g. 90m, 6h, 7d. Without it, never.",
-        ),
-    ] = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
+def create_pin(url: Url, name: Name, *, pin: NewPin, reply: Reply) -> None:
     """Hold a stretch of a log, in whole fragments, as it is now.
 
     A pin does not hold back collection as a cursor does: the log may begin
@@ -107,15 +78,16 @@ def create_pin(
         from stratalog.objectlog.stored import load_manifest
         from stratalog.store import open_store
 
-        first = from_offset
+        first = pin.from_offset
         if first is None:
             manifest, _ = await load_manifest(open_store(url))
             first = manifest.first_offset
+        expires_us = _from_now_us(pin.expires)
         return await _pins_of(url).create(
-            name, first, to_offset, note=note, expires_us=_from_now_us(expires)
+            name, first, pin.to_offset, note=pin.note, expires_us=expires_us
         )
 
-    _tell("created", run(work(), verbose=verbose), as_json)
+    _reply("created", reply.run(work()), reply)
 
 
 @pins.command("renew")
@@ -124,14 +96,10 @@ def renew_pin(
     name: Name,
     expires: Annotated[
         float | None,
-        typer.Option(
-            parser=duration_s,
-            metavar="DURATION",
-            help="That long from now, e.g. 90m, 6h, 7d. Without it, never.",
-        ),
+        typer.Option(help="That long from now, e.g. 90m, 6h, 7d. Without it, never.", **DURATION),
     ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Give a pin another expiry, counted from now; without --expires, none at all.
 
@@ -144,7 +112,7 @@ def renew_pin(
     async def work() -> Pin:
         return await (await _pins_of(url).load(name)).renew(_from_now_us(expires))
 
-    _tell("renewed", run(work(), verbose=verbose), as_json)
+    _reply("renewed", reply.run(work()), reply)
 
 
 @pins.command("release")
@@ -154,10 +122,10 @@ def release_pin(
     force: Annotated[
         bool, typer.Option("--force", help="Also the pin of a fork, which is damaged by it.")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
-    """Let go of a pin. What only it held goes with the next collection.
+    """Release a pin. What only it held goes with the next collection.
 
     The pin of a fork goes when the fork is destroyed; it is not released by hand.
 
@@ -176,7 +144,7 @@ def release_pin(
         await pin.release()
         return pin
 
-    _tell("released", run(work(), verbose=verbose), as_json)
+    _reply("released", reply.run(work()), reply)
 
 
 def _pins_of(url: str) -> PinStore:
@@ -208,10 +176,22 @@ def _facts(pin: Pin) -> dict[str, object]:
     }
 
 
-def _tell(done: str, pin: Pin, as_json: bool) -> None:
-    if as_json:
-        output.write_json({"done": done, **_facts(pin)})
-        return
+def _reply(done: str, pin: Pin, reply: Reply) -> None:
     held = f"offsets {pin.from_offset} to {pin.to_offset - 1} ({output.size(pin.fragment_bytes)})"
     until = "" if done == "released" else f", expires {_expiry(pin)}"
-    output.say(f"{done} the pin {pin.name} of {held}{until}")
+    reply.result(
+        pin,
+        lambda pin: {"done": done, **_facts(pin)},
+        lambda pin: output.say(f"{done} the pin {pin.name} of {held}{until}"),
+    )
+
+
+def _row(pin: Pin) -> tuple[str, ...]:
+    return (
+        pin.name,
+        f"{pin.from_offset:,} to {pin.to_offset - 1:,}",
+        output.size(pin.fragment_bytes),
+        _expiry(pin),
+        pin.owner,
+        pin.note,
+    )

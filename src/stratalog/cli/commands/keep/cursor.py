@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.help import Group
-from stratalog.cli.parameters import AsJson, Url, Verbose, run
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import Name, Url
+from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict
 
 if TYPE_CHECKING:
     from stratalog.objectlog import Cursor, CursorStore
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
 Offset = Annotated[
     int, typer.Argument(metavar="OFFSET", min=1, help="The oldest offset that is still needed.")
 ]
@@ -23,16 +23,14 @@ ExpectedOffset = Annotated[
     typer.Option(metavar="N", min=1, help="Refuse unless the cursor is at N now."),
 ]
 
-cursors = typer.Typer(
-    cls=Group,
-    name="cursor",
-    no_args_is_help=True,
+cursors = Commands(
+    "cursor",
     help="Named positions in a log; nothing at or after a cursor is collected.",
 )
 
 
 @cursors.command("list")
-def list_cursors(url: Url, as_json: AsJson = False, verbose: Verbose = False) -> None:
+def list_cursors(url: Url, *, reply: Reply) -> None:
     """Show all cursors of a log.
 
     Collection deletes nothing from the lowest of them on.
@@ -40,33 +38,18 @@ def list_cursors(url: Url, as_json: AsJson = False, verbose: Verbose = False) ->
     Example:
       stratalog cursor list orders-log
     """
-
-    async def work() -> list[Cursor]:
-        return await _cursors_of(url).list()
-
-    found = run(work(), verbose=verbose)
-    if as_json:
-        output.write_json([_facts(cursor) for cursor in found])
-        return
-    if not found:
-        output.say("there are no cursors")
-        return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("name", "offset", "written", "by"):
-        table.add_column(title, justify="right" if title == "offset" else "left")
-    for cursor in found:
-        table.add_row(
-            cursor.name, f"{cursor.offset:,}", output.moment(cursor.epoch_us), cursor.writer
-        )
-    output.draw(table)
+    reply.listing(
+        reply.run(_cursors_of(url).list()),
+        _facts,
+        _row,
+        columns=("name", "offset", "written", "by"),
+        right=("offset",),
+        empty="there are no cursors",
+    )
 
 
 @cursors.command("create")
-def create_cursor(
-    url: Url, name: Name, offset: Offset, as_json: AsJson = False, verbose: Verbose = False
-) -> None:
+def create_cursor(url: Url, name: Name, offset: Offset, *, reply: Reply) -> None:
     """Create a cursor at an offset.
 
     Collection deletes nothing from there on, until the cursor is moved or deleted.
@@ -74,11 +57,7 @@ def create_cursor(
     Example:
       stratalog cursor create orders-log compaction 1000
     """
-
-    async def work() -> Cursor:
-        return await _cursors_of(url).create(name, offset)
-
-    _tell("created", run(work(), verbose=verbose), as_json)
+    _reply("created", reply.run(_cursors_of(url).create(name, offset)), reply)
 
 
 @cursors.command("move")
@@ -87,8 +66,8 @@ def move_cursor(
     name: Name,
     offset: Offset,
     expected_offset: ExpectedOffset = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Move a cursor to another offset.
 
@@ -102,7 +81,7 @@ def move_cursor(
     async def work() -> Cursor:
         return await (await _expected(url, name, expected_offset)).move(offset)
 
-    _tell("moved", run(work(), verbose=verbose), as_json)
+    _reply("moved", reply.run(work()), reply)
 
 
 @cursors.command("delete")
@@ -110,8 +89,8 @@ def delete_cursor(
     url: Url,
     name: Name,
     expected_offset: ExpectedOffset = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Delete a cursor. What it held back may then be collected.
 
@@ -126,7 +105,7 @@ def delete_cursor(
         await cursor.delete()
         return cursor
 
-    _tell("deleted", run(work(), verbose=verbose), as_json)
+    _reply("deleted", reply.run(work()), reply)
 
 
 def _cursors_of(url: str) -> CursorStore:
@@ -157,9 +136,16 @@ def _facts(cursor: Cursor) -> dict[str, object]:
     }
 
 
-def _tell(done: str, cursor: Cursor, as_json: bool) -> None:
-    if as_json:
-        output.write_json({"done": done, **_facts(cursor)})
-    else:
-        where = "to" if done == "moved" else "at"
-        output.say(f"{done} the cursor {cursor.name} {where} offset {cursor.offset}")
+def _reply(done: str, cursor: Cursor, reply: Reply) -> None:
+    where = "to" if done == "moved" else "at"
+    reply.result(
+        cursor,
+        lambda cursor: {"done": done, **_facts(cursor)},
+        lambda cursor: output.say(
+            f"{done} the cursor {cursor.name} {where} offset {cursor.offset}"
+        ),
+    )
+
+
+def _row(cursor: Cursor) -> tuple[str, ...]:
+    return cursor.name, f"{cursor.offset:,}", output.moment(cursor.epoch_us), cursor.writer

@@ -1,0 +1,309 @@
+"""`policy`: what the pipeline keeps of a log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from stratalog.cli import exits, output
+from stratalog.cli.commands.keep import policy_text
+from stratalog.cli.groups import Commands, option
+from stratalog.cli.parameters import DURATION, FILE_TO_READ, PLACE, place
+from stratalog.cli.reply import Reply
+from stratalog.cli.values import decoded, size_bytes
+from stratalog.errors import NotFound, StratalogError
+
+if TYPE_CHECKING:
+    from stratalog.objectlog import Policy
+    from stratalog.store import Store
+
+T = TypeVar("T")
+
+LOGS_AT_ONCE = 32
+
+Place = Annotated[str, place("URL", f"The log: {PLACE} With --log, the herd.")]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="NAME",
+        help="In a herd: the log of this name, or all that fit, as in orders-*. May be repeated.",
+    ),
+]
+
+policies = Commands(
+    "policy",
+    help="What the pipeline keeps of a log: what lives, for how long, how much.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a policy says, option by option."""
+
+    key: str | None = option(
+        "The last record of each key lives: an expression over body, offset, timestamp.",
+        metavar="SQL",
+    )
+    tombstone: str | None = option(
+        "With --key: whether a record says that its key is gone.", metavar="SQL"
+    )
+    grace: float | None = option(
+        "With --tombstone: how long it lives.", show_default="1d", **DURATION
+    )
+    live: str | None = option(
+        "What lives: a query over the view log (offset, timestamp, body) that gives offsets.",
+        metavar="SQL",
+    )
+    retain_age: float | None = option("What is older goes, as in 30d or 12h.", **DURATION)
+    retain_bytes: int | None = option(
+        "The oldest go until the rest is no more than this, as in 10GiB.",
+        parser=size_bytes,
+        metavar="SIZE",
+    )
+    live_share_min: float | None = option(
+        "Rewrite fragments of which less than this lives; 1 drops every dead record.",
+        metavar="SHARE",
+        show_default="0.5",
+    )
+    new_records_min: int | None = option(
+        "Do not ask again what lives before so many records have come.",
+        metavar="N",
+        min=0,
+        show_default="1; 0 with --tombstone",
+    )
+
+    def policy(self) -> Policy:
+        from stratalog.objectlog import Live, Policy, Retention, Thresholds
+
+        live = _unless_empty(
+            Live, key=self.key, tombstone=self.tombstone, grace_s=self.grace, sql=self.live
+        )
+        retain = _unless_empty(Retention, age_s=self.retain_age, bytes=self.retain_bytes)
+        thresholds = _unless_empty(
+            Thresholds, live_share_min=self.live_share_min, new_records_min=self.new_records_min
+        )
+        policy = Policy(live=live, retain=retain, thresholds=thresholds)
+        policy.check_useful()
+        return policy
+
+
+def _unless_empty(rule: Callable[..., T], **facts: object) -> T | None:
+    return None if all(each is None for each in facts.values()) else rule(**facts)
+
+
+@policies.command("get")
+def get_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
+    """Show the policy of a log, or of logs of a herd.
+
+    Examples:
+      stratalog policy get settings-log
+      stratalog policy get s3://bucket/shop --log 'orders-*' --json
+    """
+    from stratalog.objectlog import PolicyStore
+
+    async def load(store: Store) -> Policy | None:
+        try:
+            return await PolicyStore(store).load()
+        except NotFound as error:
+            if logs is None:
+                raise await _why_none(store, error) from None
+            return None
+
+    done = _for_each(url, logs, load, reply)
+    if logs is None:
+        reply.result(done[0], _facts, lambda alone: output.say_all(policy_text.lines(alone.policy)))
+    else:
+        done_well = [each for each in done if each.error is None]
+        reply.result(done_well, lambda done: [_facts(each) for each in done], _draw)
+    _end(done)
+
+
+@policies.command("set")
+def set_policy(
+    url: Place,
+    *,
+    rules: Rules,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="All of it, as JSON. See `get`.", **FILE_TO_READ),
+    ] = None,
+    logs: Logs = None,
+    reply: Reply,
+) -> None:
+    """Say what `stratalog pipeline run` keeps of a log.
+
+    It takes the place of the policy before it: what is not said is not done.
+    Everything that is still in the log is held by the cursor `policy` from now on,
+    until retention moves it. Nothing is deleted that another cursor needs.
+
+    Examples:
+      stratalog policy set settings-log --key "get_json_object(string(body), '$.key')"
+      stratalog policy set s3://bucket/shop --log 'clicks-*' --retain-age 30d
+      stratalog policy set events --retain-bytes 10GiB --retain-age 12w
+      stratalog policy set settings-log --file policy.json
+    """
+    from stratalog.objectlog import Policy, PolicyStore
+
+    if file is None:
+        policy = rules.policy()
+    elif rules != Rules():
+        raise typer.BadParameter("--file says all of it: leave the other options out")
+    else:
+        policy = decoded(file, Policy.from_text)
+
+    async def put(store: Store) -> Policy | None:
+        return await PolicyStore(store).set(policy)
+
+    done = _for_each(url, logs, put, reply)
+    count = sum(each.error is None for each in done)
+    where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
+    reply.result(
+        policy,
+        lambda policy: {"done": "set", "policy": policy.to_dict(), **_names(done)},
+        lambda policy: output.say_all(
+            [f"set {where}", *(f"  {line}" for line in policy_text.rules(policy))]
+        ),
+    )
+    _end(done)
+
+
+@policies.command("remove")
+def remove_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
+    """Remove the policy of a log, and the cursor that held what it kept.
+
+    What was held may then be collected up to the lowest of the other cursors.
+
+    Example:
+      stratalog policy remove settings-log
+    """
+    from stratalog.objectlog import PolicyStore
+
+    async def remove(store: Store) -> None:
+        try:
+            await PolicyStore(store).remove()
+        except NotFound:
+            if logs is None:
+                raise
+
+    done = _for_each(url, logs, remove, reply)
+    count = output.count(sum(each.error is None for each in done), "log")
+    text = "removed the policy" if logs is None else f"{count} without a policy now"
+    reply.result(text, lambda _: {"done": "removed", **_names(done)}, output.say)
+    _end(done)
+
+
+# The logs
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What became of one log."""
+
+    name: str | None
+    policy: Policy | None = None
+    error: StratalogError | None = None
+
+
+def _for_each(
+    url: str,
+    patterns: Sequence[str] | None,
+    work: Callable[[Store], Awaitable[Policy | None]],
+    reply: Reply,
+) -> list[_Done]:
+    """Do it to the log at this place, whose error is the command's; or to some of a herd."""
+    if patterns is not None:
+        return reply.run(_in_a_herd(url, patterns, work))
+    from stratalog.store import open_store
+
+    async def alone() -> list[_Done]:
+        return [_Done(None, await work(open_store(url)))]
+
+    return reply.run(alone())
+
+
+async def _in_a_herd(
+    root: str, patterns: Sequence[str], work: Callable[[Store], Awaitable[Policy | None]]
+) -> list[_Done]:
+    from stratalog.herd import Herd
+
+    room = asyncio.Semaphore(LOGS_AT_ONCE)
+    async with Herd.open(root) as herd:
+        names = [
+            name
+            async for name in herd.names()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        ]
+        if not names:
+            raise NotFound(
+                f"the herd has no log like {', '.join(patterns)}",
+                hint="See `stratalog herd list`.",
+            )
+
+        async def one(name: str) -> _Done:
+            async with room:
+                try:
+                    return _Done(name, await work(await herd.log(name).store()))
+                except StratalogError as error:
+                    return _Done(name, error=error)
+
+        return [*await asyncio.gather(*map(one, names))]
+
+
+async def _why_none(store: Store, error: NotFound) -> NotFound:
+    """Why there is no policy: no log, or half a change of one that was cut short."""
+    from stratalog.objectlog import CursorStore
+    from stratalog.objectlog.stored import POLICY_CURSOR, load_manifest
+
+    await load_manifest(store)
+    try:
+        cursor = await CursorStore(store).load(POLICY_CURSOR)
+    except NotFound:
+        return error
+    return NotFound(
+        f"there is no policy, but its cursor holds the log from {cursor.offset} on",
+        path=error.path,
+        hint="Set one, or release it with `stratalog policy remove`.",
+    )
+
+
+# Showing
+
+
+def _names(done: Sequence[_Done]) -> dict[str, object]:
+    """The logs of a herd for which it was done. A log alone has no name."""
+    names = [each.name for each in done if each.error is None]
+    return {} if names == [None] else {"logs": names}
+
+
+def _facts(done: _Done) -> dict[str, object]:
+    policy = done.policy
+    return {
+        **({} if done.name is None else {"log": done.name}),
+        "policy": None if policy is None else policy.to_dict(),
+        "judged": None if policy is None else policy.judged,
+        "epoch_us": None if policy is None else policy.epoch_us,
+        "writer": None if policy is None else policy.writer,
+    }
+
+
+def _draw(done: Sequence[_Done]) -> None:
+    table = output.table("log", "policy", fold=("log", "policy"))
+    for each in done:
+        rules = "-" if each.policy is None else "\n".join(policy_text.rules(each.policy))
+        table.add_row(each.name or "", rules)
+    output.draw(table)
+
+
+def _end(done: Sequence[_Done]) -> None:
+    """Warn of the logs that failed. They are not among the results."""
+    failed = [f"the log {each.name}: {each.error}" for each in done if each.error is not None]
+    output.warn_of(failed)
+    if failed:
+        raise typer.Exit(exits.NOT_HAPPENED)

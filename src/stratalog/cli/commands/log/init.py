@@ -1,0 +1,57 @@
+"""`init`: bringing a log into being."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stratalog.cli import output
+from stratalog.cli.parameters import Url
+from stratalog.cli.reply import Reply
+from stratalog.errors import Exists
+from stratalog.store import open_store, redact
+
+
+def init(
+    url: Url,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
+    ] = False,
+    first_offset: Annotated[
+        int, typer.Option(metavar="N", min=1, help="The offset of its first record.")
+    ] = 1,
+    *,
+    reply: Reply,
+) -> None:
+    """Create an empty log.
+
+    The store is probed first: one that ignores conditional puts is refused.
+
+    Examples:
+      stratalog init orders-log
+      stratalog init s3://bucket/logs/orders --exist-ok
+      stratalog init orders-log-2 --first-offset 1000
+    """
+    from stratalog.objectlog import create_log
+
+    store = open_store(url)
+
+    async def work() -> bool:
+        try:
+            await create_log(store, first_offset=first_offset)
+        except Exists as error:
+            if not exist_ok:
+                error.hint = "Use it as it is (--exist-ok says so), or choose another place."
+                raise
+            return False
+        return True
+
+    place = redact(store.url)
+    reply.result(
+        reply.run(work()),
+        lambda created: {"url": place, "created": created},
+        lambda created: output.say(
+            f"{'created a log' if created else 'there is already a log'} at {place}"
+        ),
+    )
