@@ -25,7 +25,7 @@ from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_
 from stratalog.segments.format.segment_file import SegmentIndex
 from stratalog.segments.format.wal_file import Batch, batches
 from stratalog.segments.io.files import Buffer, LocalFiles
-from stratalog.segments.opening import Identity, read_identity, read_live
+from stratalog.segments.recover import Identity, read_identity, read_live
 from stratalog.segments.write_ahead.journal import replay_journal
 
 HERE = Path(make_disk.__file__).parent

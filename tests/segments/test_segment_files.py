@@ -26,7 +26,7 @@ from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries
 from stratalog.segments.format.entries import HEAD, Entry
 from stratalog.segments.format.segment_file import GAP_BYTES_MAX, SEGMENT_OVERHEAD_BYTES
-from stratalog.segments.io.work import DISK_THREADS_MAX
+from stratalog.segments.io.threads import DISK_THREADS_MAX
 
 
 def limited(entries_max: int = 65_536, bytes_max: int = 1 << 26) -> DiskOptions:

@@ -37,7 +37,7 @@ from stratalog.errors import (
 )
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Disk, DiskOptions, Partition
-from stratalog.segments.io.work import DISK_THREADS_MAX
+from stratalog.segments.io.threads import DISK_THREADS_MAX
 
 
 class TestBehaviour01AcknowledgedAfterASync:

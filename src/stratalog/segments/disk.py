@@ -16,12 +16,14 @@ import os
 from types import TracebackType
 from typing import Self
 
-from stratalog.errors import Closed, Conflict, Invalid, NotFound
+from stratalog.errors import Conflict, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.engine import Engine
 from stratalog.segments.format import HEAD_BYTES, Created, Edit, Layout, Removed
 from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
-from stratalog.segments.opening import (
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.partition import Partition
+from stratalog.segments.recover import (
     Found,
     find,
     make_durable,
@@ -32,8 +34,6 @@ from stratalog.segments.opening import (
     tidy,
     write_identity,
 )
-from stratalog.segments.options import DiskOptions
-from stratalog.segments.partition import Partition
 from stratalog.segments.stats import DiskStats
 
 NAME_BYTES_MAX = 255
@@ -157,14 +157,14 @@ class Disk:
     @property
     def stats(self) -> DiskStats:
         """What was done since it was opened."""
-        return self._engine.meters.stats()
+        return self._engine.context.meters.stats()
 
     async def flush(self) -> None:
         """Close the WAL file and wait until everything is in segments."""
         self._must_be_open()
         await self._engine.wal.drain()
         await self._engine.wal.end_file()
-        await self._engine.segment_writer.drain()
+        await self._engine.flusher.drain()
 
     async def close(self) -> None:
         """Finish what was begun, and give the directory back. It goes on if the caller gives up."""
@@ -177,9 +177,7 @@ class Disk:
         self._lock.close()
 
     def _must_be_open(self) -> None:
-        if self._engine.is_closed:
-            raise Closed("the disk was closed")
-        self._engine.must_work()
+        self._engine.must_be_open()
 
 
 def _close_again(opening: asyncio.Future[Disk]) -> None:
@@ -222,7 +220,7 @@ async def _recover(engine: Engine, found: Found) -> None:
         checkpoint = found.checkpoints.get(number)
         engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
     engine.wal.next_batch = found.layout.next_batch
-    replay = replay_wal(engine.files, engine.disk, found.layout)
+    replay = replay_wal(engine.context.files, engine.context.disk, found.layout)
     last_batch = range(0)
     while (each := await in_thread(lambda: next(replay, None))) is not None:
         wal, batches, next_batch = each
@@ -234,10 +232,10 @@ async def _recover(engine: Engine, found: Found) -> None:
         ends = [HEAD_BYTES, *(batch.end for batch in batches)]
         last_batch = range(*ends[-2:]) if batches else range(0)
         engine.wal.next_batch = next_batch
-        engine.segment_writer.put(wal, next_batch)
+        engine.flush_queue.put(wal, next_batch)
     for partition in engine.partitions.values():
         partition.recovered()
-    await in_thread(lambda: make_durable(engine.files, found.layout, last_batch))
+    await in_thread(lambda: make_durable(engine.context.files, found.layout, last_batch))
 
 
 def _check_name(name: str) -> None:

@@ -8,21 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from stratalog.errors import Closed, Conflict, NotFound, NotHappened, Trimmed
+from stratalog.errors import Conflict, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.segments.admission import Admitted, Tail, admit, check_write, without_checkpointed
+from stratalog.segments.admit_write import Admitted, Tail, admit, check_write, without_checkpointed
+from stratalog.segments.disk_services import DiskServices
 from stratalog.segments.format import NO_ENTRIES, Checkpoint, Entries, Entry, Lineage, Section
+from stratalog.segments.maintenance import HeldState, IncomingCheckpoint
 from stratalog.segments.read import DurableLog
 from stratalog.segments.write_ahead import Write
-
-if TYPE_CHECKING:
-    from stratalog.segments.engine import Engine
-    from stratalog.segments.upkeep import HeldState, IncomingCheckpoint
 
 WRITE_OVERHEAD_BYTES = 64
 
@@ -52,17 +49,15 @@ class Partition(DurableLog):
     """A log of entries with indexes that its writer gives. Get one from ``Disk.partition``."""
 
     def __init__(
-        self, engine: Engine, number: int, name: str, checkpoint: Checkpoint | None
+        self, disk: DiskServices, number: int, name: str, checkpoint: Checkpoint | None
     ) -> None:
-        super().__init__(engine.journal, number, name, checkpoint)
-        self._engine = engine
+        super().__init__(disk.journal, number, name, checkpoint)
+        self._disk = disk
         self._tail = Tail()
         self._in_flight: deque[Admitted] = deque()
         self._kept: list[int] = []
         """The indexes of checkpoints that are being taken."""
         self._is_removed = False
-        self.minors_since_major = 0
-        self.is_compacting = False
         self._changing = asyncio.Lock()
         self._settled = asyncio.Event()
         """Nothing is on its way to the disk."""
@@ -116,9 +111,9 @@ class Partition(DurableLog):
         self.must_be_there()
         tail = (self._tail.index, self._tail.epoch)
         previous, entries = make()
-        check_write(previous, entries, self._engine.options.write_bytes_max)
+        check_write(previous, entries, self._disk.context.options.write_bytes_max)
         size = entries.stored_bytes + WRITE_OVERHEAD_BYTES
-        await self._engine.wal.room(size)
+        await self._disk.wal.back_pressure.wait_for_room(size)
         try:
             self.must_be_there()
             may_be()
@@ -126,7 +121,7 @@ class Partition(DurableLog):
                 previous, entries = make()
             answer = self._submit(previous, entries, size)
         except BaseException:
-            self._engine.wal.give_back(size)
+            self._disk.wal.back_pressure.give_back(size)
             raise
         return await answer  # if the caller gives up, only its waiting ends
 
@@ -137,16 +132,16 @@ class Partition(DurableLog):
             previous, entries, self.checkpoint_index, self.lineage
         )
         previous, needed = self._without_repeated(previous, needed)
-        self._engine.meters.skipped += len(entries) - len(needed)
+        self._disk.context.meters.skipped += len(entries) - len(needed)
         if not len(needed):
-            self._engine.wal.give_back(size)
+            self._disk.wal.back_pressure.give_back(size)
             answer.set_result(acknowledges)
             return answer
         is_known = previous == self._tail.index or self._knows(previous)
         admitted = admit(self._tail, previous, needed, self._kept_up_to, is_known=is_known)
         self._began(admitted)
         section = Section(self.number, admitted.previous, admitted.entries)
-        self._engine.wal.put(Write(section, size, answer, acknowledges))
+        self._disk.wal.put(Write(section, size, answer, acknowledges))
         return answer
 
     def _without_repeated(self, previous: int, entries: Entries) -> tuple[int, Entries]:
@@ -187,24 +182,28 @@ class Partition(DurableLog):
         async with self._changing:
             await self._settled.wait()
             self.must_be_there()
-            yield Exclusive(self)
+            yield Exclusive(
+                truncate=self._truncate,
+                write=lambda previous, entries: self._write(lambda: (previous, entries), _allowed),
+                incoming=self._incoming,
+            )
 
     async def _truncate(self, after: int) -> None:
         self.must_be_there()
         self._must_not_be_kept(after)
         if after >= self.last:
             return
-        await self._engine.wal.room(WRITE_OVERHEAD_BYTES)
+        await self._disk.wal.back_pressure.wait_for_room(WRITE_OVERHEAD_BYTES)
         try:
             self.must_be_there()
             self._must_not_be_kept(after)  # a checkpoint may have begun meanwhile
         except BaseException:
-            self._engine.wal.give_back(WRITE_OVERHEAD_BYTES)
+            self._disk.wal.back_pressure.give_back(WRITE_OVERHEAD_BYTES)
             raise
         end = max(self.indexes.limit(after).last or 0, self.checkpoint_index)
         answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
         self._began(Admitted(end, NO_ENTRIES, overwrites=True))
-        self._engine.wal.put(
+        self._disk.wal.put(
             Write(Section(self.number, end, NO_ENTRIES), WRITE_OVERHEAD_BYTES, answer, EMPTY)
         )
         # At once: it goes on if the caller gives up waiting, and then others write again.
@@ -213,7 +212,7 @@ class Partition(DurableLog):
         await asyncio.shield(answer)
 
     @contextlib.contextmanager
-    def keeping(self, index: int) -> Iterator[None]:
+    def _keeping(self, index: int) -> Iterator[None]:
         """While a checkpoint is taken: nothing that it contains is cut off.
 
         ``Conflict`` if that is already on its way.
@@ -261,7 +260,7 @@ class Partition(DurableLog):
         """
         self.must_be_there()
         chosen = wanted if isinstance(wanted, IndexSet) else IndexSet(wanted)
-        async with aclosing(self._engine.reader.read(self, chosen)) as chunks:
+        async with aclosing(self._disk.reader.read(self, chosen)) as chunks:
             async for entries in chunks:
                 yield entries
 
@@ -288,22 +287,26 @@ class Partition(DurableLog):
         """
         self.must_be_there()
         self._must_not_change()
-        await self._engine.checkpoints.take(self, index, state, live)
+        await self._disk.checkpoints.take(self, index, state, live, self._keeping(index))
+
+    def _incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
+        self.must_be_there()
+        return self._disk.checkpoints.incoming(self, checkpoint)
 
     async def state(self) -> bytes | None:
         """The state of the current checkpoint, verified; ``None`` if there is none."""
         self.must_be_there()
-        return await self._engine.checkpoints.state_of(self)
+        return await self._disk.checkpoints.state_of(self)
 
     async def hold_state(self) -> HeldState | None:
         """The current checkpoint with its state, readable also when a newer one has come."""
         self.must_be_there()
-        return await self._engine.checkpoints.hold(self)
+        return await self._disk.checkpoints.hold(self)
 
     async def compact(self) -> bool:
         """Rewrite segments of which little lives. False if that was already going on."""
         self.must_be_there()
-        return await self._engine.compactor.major(self)
+        return await self._disk.compactor.major(self)
 
     # What the engine tells
 
@@ -343,26 +346,20 @@ class Partition(DurableLog):
         """``NotFound`` if it was removed, ``Closed`` if the disk was."""
         if self._is_removed:
             raise NotFound(f"partition {self.name!r} was removed")
-        if self._engine.is_closed:
-            raise Closed("the disk was closed")
-        self._engine.must_work()
+        self._disk.must_be_open()
 
 
+@dataclass(frozen=True, slots=True)
 class Exclusive:
     """The right to change a partition's log while everybody else is refused."""
 
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
+    truncate: Callable[[int], Awaitable[None]]
+    """As ``Partition.truncate``."""
+    write: Callable[[int, Entries], Awaitable[IndexSet]]
+    """As ``Partition.write``."""
+    incoming: Callable[[Checkpoint], IncomingCheckpoint]
+    """A checkpoint of another replica, whose state comes in parts."""
 
-    async def truncate(self, after: int) -> None:
-        """As ``Partition.truncate``."""
-        await self._partition._truncate(after)
 
-    async def write(self, previous: int, entries: Entries) -> IndexSet:
-        """As ``Partition.write``."""
-        return await self._partition._write(lambda: (previous, entries), lambda: None)
-
-    def incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
-        """A checkpoint of another replica, whose state comes in parts."""
-        self._partition.must_be_there()
-        return self._partition._engine.checkpoints.incoming(self._partition, checkpoint)
+def _allowed() -> None:
+    pass

@@ -34,10 +34,10 @@ from stratalog.segments.format import (
     live_path,
 )
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
+from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapshot, take_snapshot
 from stratalog.segments.inspect.info import LogView
-from stratalog.segments.inspect.look import LOOKS_AT_DAMAGE, Glimpse, glimpse
 from stratalog.segments.io import File, in_thread, read_file, typed_errors
-from stratalog.segments.opening import DISK, size_of
+from stratalog.segments.recover import DISK, size_of
 
 Kind = DiskDamageKind
 
@@ -71,7 +71,7 @@ async def check_disk(
     """Verify all of a data directory. ``NotFound`` if it is none; damage is in the report."""
     with typed_errors("checking the data directory", str(path)):
         try:
-            seen = await in_thread(lambda: glimpse(path))
+            seen = await in_thread(lambda: take_snapshot(path))
         except Corrupt as error:
             kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
             only = DiskDamage(kind, error.path or "journal", detail=str(error))
@@ -85,7 +85,7 @@ async def check_disk(
 class _Check:
     """One run over what was seen."""
 
-    def __init__(self, seen: Glimpse, on_progress: Progress) -> None:
+    def __init__(self, seen: DiskSnapshot, on_progress: Progress) -> None:
         self._seen = seen
         self._found = _Found()
         self._on_progress = on_progress
@@ -363,7 +363,7 @@ class _Check:
         files = self._seen.files
         found: list[Batch] = []
         error: Corrupt | None = None
-        for _ in range(LOOKS_AT_DAMAGE):
+        for _ in range(READS_OF_DAMAGE):
             found, error = [], None
             try:
                 found.extend(batches(read_file(files, wal.path), head, wal.path))

@@ -24,10 +24,14 @@ from stratalog.segments.format import (
     lineage_of,
     steps_of,
 )
-from stratalog.segments.inspect.look import Glimpse, glimpse, until_still
+from stratalog.segments.inspect.disk_snapshot import (
+    DiskSnapshot,
+    retry_while_changing,
+    take_snapshot,
+)
 from stratalog.segments.io import in_thread, typed_errors
-from stratalog.segments.opening import replay_wal, size_of
-from stratalog.segments.upkeep import needed
+from stratalog.segments.maintenance import needed
+from stratalog.segments.recover import replay_wal, size_of
 
 _ASK_CHECK = "`stratalog disk check` names all that is missing or damaged."
 
@@ -126,13 +130,13 @@ async def inspect_disk(path: str | os.PathLike[str]) -> DiskReport:
 
     def look() -> DiskReport:
         with typed_errors("looking at the data directory", str(path)):
-            return until_still(lambda: _inspect(path), path)
+            return retry_while_changing(lambda: _inspect(path), path)
 
     return await in_thread(look)
 
 
 def _inspect(path: str | os.PathLike[str]) -> DiskReport:
-    found = glimpse(path)
+    found = take_snapshot(path)
     try:
         _must_be_there(found)
         logs = {
@@ -248,7 +252,7 @@ class LogView:
                 path=self.gap.path,
             )
 
-    def report(self, found: Glimpse) -> PartitionReport:
+    def report(self, found: DiskSnapshot) -> PartitionReport:
         keep = needed(self.live, self.checkpoint_index)
         above = self.indexes.floor(self.checkpoint_index + 1)
         stored = self.layout.checkpoint
@@ -264,7 +268,7 @@ class LogView:
             segments=tuple(self._segments(found, keep)),
         )
 
-    def _segments(self, found: Glimpse, keep: IndexSet) -> Iterable[SegmentReport]:
+    def _segments(self, found: DiskSnapshot, keep: IndexSet) -> Iterable[SegmentReport]:
         for file in self.layout.files:
             alive = file.indexes & keep
             yield SegmentReport(
@@ -277,7 +281,7 @@ class LogView:
                 live_bytes=self._bytes_of(found, file, alive),
             )
 
-    def _bytes_of(self, found: Glimpse, file: SegmentFile, alive: IndexSet) -> int:
+    def _bytes_of(self, found: DiskSnapshot, file: SegmentFile, alive: IndexSet) -> int:
         """The index of a segment is read only if some of it lives and some does not."""
         if not alive or len(alive) == file.entries:
             return file.size - SEGMENT_OVERHEAD_BYTES if alive else 0
@@ -289,7 +293,7 @@ class LogView:
         return index.bytes_of(alive)
 
 
-def _must_be_there(found: Glimpse) -> None:
+def _must_be_there(found: DiskSnapshot) -> None:
     for path in sorted(found.missing):
         raise Corrupt(
             f"{path} is missing",

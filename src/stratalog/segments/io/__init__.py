@@ -14,7 +14,7 @@ from stratalog.segments.io.files import (
     write_pieces,
     write_then_sync,
 )
-from stratalog.segments.io.work import HeldFile, Tasks, in_sync_thread, in_thread
+from stratalog.segments.io.threads import HeldFile, Tasks, in_sync_thread, in_thread
 
 __all__ = [
     "Buffer",

@@ -22,7 +22,7 @@ from stratalog.segments.format import (
     steps_of,
 )
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.read.read_entries import Watch
+from stratalog.segments.read.reader import Watch
 from stratalog.segments.write_ahead import Journal
 
 

@@ -29,7 +29,7 @@ class _Open:
     """Its last user closes it."""
 
 
-class SegmentReaders:
+class OpenSegments:
     """The open segment files of a disk, the least recently used closed first. For any thread."""
 
     def __init__(self, files: FileSystem, disk: bytes, options: DiskOptions) -> None:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from stratalog.errors import Conflict, Corrupt, Invalid, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
 from stratalog.segments.format import HEAD, Checkpoint, Entries, joined
+from stratalog.segments.maintenance import HeldState, divided
 from stratalog.segments.partition import Exclusive, Partition
 from stratalog.segments.transfer.copy_rules import Receiving, Sending, Standing, Window, agree
 from stratalog.segments.transfer.messages import (
@@ -36,7 +37,6 @@ from stratalog.segments.transfer.messages import (
     encode_message,
 )
 from stratalog.segments.transfer.transports import Transport
-from stratalog.segments.upkeep import HeldState, divided
 
 T = TypeVar("T")
 

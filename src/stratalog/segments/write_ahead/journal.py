@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stratalog.errors import Closed, Corrupt, StratalogError, Unknown
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD_BYTES,
     Edit,
@@ -38,7 +38,6 @@ from stratalog.segments.format import (
 )
 from stratalog.segments.io import (
     File,
-    FileSystem,
     ReadableFiles,
     Tasks,
     in_sync_thread,
@@ -71,16 +70,12 @@ class Journal:
     it is when its turn comes; the layout changes when the edit is durable.
     """
 
-    def __init__(
-        self, files: FileSystem, runtime: Runtime, disk: bytes, found: Replayed | None
-    ) -> None:
+    def __init__(self, context: DiskContext, found: Replayed | None) -> None:
         self.layout = found.layout if found else Layout()
         """What counts now: what the records say, without what the WAL has overwritten since."""
         self.recorded = self.layout
         """What the records say, and a replay of the WAL begins with."""
-        self._files = files
-        self._runtime = runtime
-        self._disk = disk
+        self._context = context
         self._file: File | None = None
         self._path = found.path if found else ""
         self._file_number = found.file_number if found else 0
@@ -94,7 +89,6 @@ class Journal:
         self._amendments: list[Callable[[Layout], Layout]] = []
         self._unnamed: list[str] = []
         """Files that a failed edit may have named: they go when a journal says that it did not."""
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
 
     @property
     def path(self) -> str:
@@ -152,7 +146,7 @@ class Journal:
                 self.layout = change(self.layout)
             if then is not None:
                 then(edit)
-            self.on_removable(no_longer_named(before, self.recorded))
+            self._context.remove_files(no_longer_named(before, self.recorded))
             if self._position > max(REWRITE_BYTES_MIN, 2 * self._base):
                 with contextlib.suppress(StratalogError):
                     await self._renew()
@@ -185,9 +179,9 @@ class Journal:
         """Wait for the records that were begun; no other is taken."""
         self._is_closed = True
         await self._tasks.end()
-        self._let_go()
+        self._close_file()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -210,7 +204,7 @@ class Journal:
             await in_sync_thread(write)
         except OSError as error:
             failure = typed(error, "writing to the journal", self._path)
-            self._let_go()
+            self._close_file()
             try:
                 await self._renew()
             except StratalogError:
@@ -225,46 +219,35 @@ class Journal:
     async def _renew(self) -> None:
         """Begin the next journal with everything in one record, and let the old one go."""
         number, record = self._file_number + 1, self._last_record + 1
-        nonce = bytes.fromhex(self._runtime.new_id(16))
+        nonce = bytes.fromhex(self._context.new_nonce())
         path = journal_path(number, nonce.hex())
         # Not the layout: what the WAL has cut off may be followed there by what it still has.
         descriptor = encode_edit(Whole(self.recorded))
-        head = Head(KIND, self._disk, nonce, number, record).to_bytes()
+        head = Head(KIND, self._context.disk, nonce, number, record).to_bytes()
         data = frame_head(nonce, record, descriptor, 0) + descriptor
 
-        def write() -> File:
-            file = self._files.create(path)
-            try:
-                # One after the other, so that a file without a head has nothing else either.
-                file.write_at(0, head)
-                file.sync()
-                file.write_at(HEAD_BYTES, data)
-                file.sync()
-                self._files.sync_folder("journal")
-            except OSError:
-                file.close()
-                raise
-            return file
+        def write(file: File) -> None:
+            # One after the other, so that a file without a head has nothing else either.
+            file.write_at(0, head)
+            file.sync()
+            file.write_at(HEAD_BYTES, data)
+            file.sync()
 
         self._file_number, self._last_record = number, record
         # There is no way back to the old one: the new one may count already, whatever fails.
-        self._let_go()
-        try:
-            file = await in_sync_thread(write)
-        except OSError as error:
-            self.on_removable([path])
-            raise typed(error, "beginning a journal", path) from error
+        self._close_file()
+        file = await self._context.begin_file(path, write, "beginning a journal")
         old, self._path = self._path, path
         self._file, self._nonce = file, nonce
         self._position = self._base = HEAD_BYTES + len(data)
         if old:
-            self.on_removable([old])
+            self._context.remove_files([old])
         self._give_up_unnamed()
 
     def _give_up_unnamed(self) -> None:
         unnamed, self._unnamed = self._unnamed, []
         if unnamed:
-            self.on_removable(unnamed)
+            self._context.remove_files(unnamed)
 
 
 def journal_path(number: int, nonce: str) -> str:

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from stratalog.errors import Full, NotHappened, StratalogError, Unknown
+from stratalog.errors import NotHappened, StratalogError, Unknown
 from stratalog.indexset import IndexSet
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD_BYTES,
     WAL_KIND,
@@ -31,9 +31,9 @@ from stratalog.segments.format import (
     batch_parts,
     wal_path,
 )
-from stratalog.segments.io import File, FileSystem, NotWritten, in_sync_thread, typed
-from stratalog.segments.options import DiskOptions
-from stratalog.segments.stats import Meters
+from stratalog.segments.io import File, NotWritten, in_sync_thread, typed
+from stratalog.segments.write_ahead.back_pressure import BackPressure
+from stratalog.segments.write_ahead.flush_queue import FlushQueue
 from stratalog.segments.write_ahead.journal import Journal
 
 
@@ -45,6 +45,12 @@ class Write:
     bytes: int
     answer: asyncio.Future[IndexSet]
     acknowledges: IndexSet
+
+    def refuse(self, error: StratalogError) -> None:
+        """Let its writer know that it failed."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # the caller may have given up
 
 
 @dataclass(eq=False, slots=True)
@@ -70,76 +76,37 @@ class Wal:
 
     def __init__(
         self,
-        files: FileSystem,
-        runtime: Runtime,
-        disk: bytes,
+        context: DiskContext,
         journal: Journal,
-        options: DiskOptions,
-        meters: Meters,
+        flush_queue: FlushQueue,
+        *,
+        on_durable: Callable[[int, list[Write]], None],
+        on_failed: Callable[[list[Write]], None],
     ) -> None:
-        self._files = files
-        self._runtime = runtime
-        self._disk = disk
+        """``on_durable`` gets the number of the WAL file and the writes of a batch, ``on_failed``
+        the writes that failed. Both are called in the event loop, before the writers learn of it.
+        """
+        self._context = context
+        self._options = context.options
+        self._meters = context.meters
         self._journal = journal
-        self._options = options
+        self._flush_queue = flush_queue
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self.back_pressure = BackPressure(context.options, flush_queue)
         self.next_batch = 1
-        self._meters = meters
         self._current: _OpenWal | None = None
         self._batch: list[Write] = []
         """What the thread is writing."""
         self._is_in_doubt = False
         """The last batch of the last file may be there, and nobody counts on it."""
         self._queue: deque[Write] = deque()
-        self._queued_bytes = 0
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._granted = 0
-        self._is_closed = False
-        self.is_blocked: Callable[[], bool] = lambda: False
-        """Whether too many closed files wait for their flush."""
-        self.why_blocked: Callable[[], StratalogError | None] = lambda: None
-        """What stands against the flush."""
-        self.on_durable: Callable[[int, list[Write]], None] = lambda _wal, _writes: None
-        self.on_failed: Callable[[list[Write]], None] = lambda _: None
-        self.on_closed: Callable[[WalFile, int], None] = lambda _wal, _next_batch: None
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
 
     # For writers
-
-    async def room(self, size: int) -> None:
-        """Wait until so many bytes may be queued, in the order of asking. ``Full`` if it lasts."""
-        if not self._waiting and not self._granted and self._has_room():
-            self._queued_bytes += size
-            return
-        if self.is_blocked() and (why := self.why_blocked()) is not None:
-            raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        self._grant()
-        try:
-            async with asyncio.timeout(self._options.timeout_s):
-                await asyncio.shield(turn)
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self.give_back(size)
-            turn.cancel()
-            if isinstance(error, TimeoutError):
-                raise Full(
-                    f"there was no room for a write within {self._options.timeout_s} s",
-                    hint="The disk is slower than its writers, or full. Slow down, free some space,"
-                    " or set queue_bytes_max, wal_files_max or timeout_s.",
-                ) from None
-            raise
-        finally:
-            self._granted -= turn.done() and not turn.cancelled()
-
-    def give_back(self, size: int) -> None:
-        """Room that was granted and is not used."""
-        self._queued_bytes -= size
-        self._grant()
 
     def put(self, write: Write) -> None:
         """Queue a write for which there is room."""
@@ -192,9 +159,8 @@ class Wal:
             self._close_current()
 
     def close(self) -> None:
-        """Nothing is written any more. Those who wait for room need not wait to learn it."""
-        self._is_closed = True
-        self._grant()
+        """Nothing is written any more."""
+        self.back_pressure.close()
         if self._current is not None:
             self._current.file.close()
             self._current = None
@@ -289,12 +255,12 @@ class Wal:
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
         """In the event loop: tell everybody whose entries are on the disk."""
-        self.on_durable(wal, writes)
+        self._on_durable(wal, writes)
         self._meters.entries += sum(len(write.section.entries) for write in writes)
         for write in writes:
             if not write.answer.done():
                 write.answer.set_result(write.acknowledges)
-        self.give_back(sum(write.bytes for write in writes))
+        self.back_pressure.give_back(sum(write.bytes for write in writes))
 
     def _fail(self, writes: list[Write], error: StratalogError) -> None:
         """They did not happen, or nobody knows. What was to follow them did not happen either."""
@@ -303,12 +269,12 @@ class Wal:
         failed = {write.section.partition for write in writes}
         followers = [write for write in self._queue if write.section.partition in failed]
         self._queue = deque(write for write in self._queue if write.section.partition not in failed)
-        self.on_failed([*writes, *followers])
+        self._on_failed([*writes, *followers])
         for write in writes:
-            _refuse(write, error.copy())
+            write.refuse(error.copy())
         for write in followers:
-            _refuse(write, _before_it_failed(error))
-        self.give_back(sum(write.bytes for write in [*writes, *followers]))
+            write.refuse(_before_it_failed(error))
+        self.back_pressure.give_back(sum(write.bytes for write in [*writes, *followers]))
 
     def _take_everything(self) -> list[Write]:
         writes = list(self._queue)
@@ -320,27 +286,16 @@ class Wal:
     async def _open_next(self) -> None:
         """A new file: first it is durable, then the journal names it, then it is used."""
         number = self._journal.layout.next_wal
-        nonce = bytes.fromhex(self._runtime.new_id(16))
+        nonce = bytes.fromhex(self._context.new_nonce())
         path = wal_path(number, nonce.hex())
-        head = Head(WAL_KIND, self._disk, nonce, number, self.next_batch)
+        head = Head(WAL_KIND, self._context.disk, nonce, number, self.next_batch)
 
-        def create() -> File:
-            file = self._files.create(path)
-            try:
-                file.write_at(0, head.to_bytes())
-                file.allocate(self._options.wal_file_bytes)
-                file.sync()
-                self._files.sync_folder("wal")
-            except OSError:
-                file.close()
-                raise
-            return file
+        def write(file: File) -> None:
+            file.write_at(0, head.to_bytes())
+            file.allocate(self._options.wal_file_bytes)
+            file.sync()
 
-        try:
-            file = await in_sync_thread(create)
-        except OSError as error:
-            self.on_removable([path])
-            raise typed(error, "beginning a WAL file", path) from error
+        file = await self._context.begin_file(path, write, "beginning a WAL file")
         try:
             wal = WalFile(number, path)
             await self._journal.commit(lambda _: Opened(wal), creates=[path])
@@ -355,7 +310,7 @@ class Wal:
             return
         closed, self._current = self._current, None
         closed.file.close()
-        self.on_closed(WalFile(closed.number, closed.path), self.next_batch)
+        self._flush_queue.put(WalFile(closed.number, closed.path), self.next_batch)
 
     def _is_full(self, current: _OpenWal) -> bool:
         return current.position >= self._options.wal_file_bytes
@@ -364,34 +319,9 @@ class Wal:
     def _path(self) -> str | None:
         return self._current.path if self._current else None
 
-    # Room
-
-    def _has_room(self) -> bool:
-        has_room = self._queued_bytes < self._options.queue_bytes_max and not self.is_blocked()
-        return has_room or self._is_closed
-
-    def _grant(self) -> None:
-        """Let those in who wait, as far as there is room."""
-        while self._waiting and self._has_room():
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self._queued_bytes += size
-                self._granted += 1
-                turn.set_result(None)
-
-    def unblocked(self) -> None:
-        """A closed file has been flushed."""
-        self._grant()
-
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
         return self._meters.loop
-
-
-def _refuse(write: Write, error: StratalogError) -> None:
-    if not write.answer.done():
-        write.answer.set_exception(error)
-        write.answer.exception()  # the caller may have given up
 
 
 def _before_it_failed(error: StratalogError) -> StratalogError:

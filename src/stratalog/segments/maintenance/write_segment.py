@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stratalog.indexset import IndexSet
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     SEGMENT_KIND,
     Entries,
@@ -16,7 +17,7 @@ from stratalog.segments.format import (
     SegmentFile,
     steps_of,
 )
-from stratalog.segments.io import FileSystem, write_pieces
+from stratalog.segments.io import write_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,15 @@ class SegmentName:
 
 
 def write_segment(
-    files: FileSystem, disk: bytes, name: SegmentName, previous: int, chunks: Iterable[Entries]
+    context: DiskContext, name: SegmentName, previous: int, chunks: Iterable[Entries]
 ) -> SegmentFile:
     """In a thread: a new file, synced, with entries that follow an index. Its name is not synced.
 
     A chunk is written before the next one is asked for.
     """
-    content = SegmentContent(
-        Head(SEGMENT_KIND, disk, bytes.fromhex(name.nonce), name.partition), chunks
-    )
-    size = write_pieces(files, name.path, content.pieces())
+    head = Head(SEGMENT_KIND, context.disk, bytes.fromhex(name.nonce), name.partition)
+    content = SegmentContent(head, chunks)
+    size = write_pieces(context.files, name.path, content.pieces())
     return SegmentFile(
         path=name.path,
         size=size,

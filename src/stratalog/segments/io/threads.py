@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from stratalog.runtime import thread_pool
-from stratalog.segments.io.files import File
+from stratalog.segments.io.files import File, typed_errors
 
 T = TypeVar("T")
 
@@ -60,8 +60,11 @@ class HeldFile:
     ``close`` waits for it, since the number of a closed file may be that of another one.
     """
 
-    def __init__(self, open_: Callable[[], File]) -> None:
+    def __init__(self, open_: Callable[[], File], doing: str, path: str) -> None:
+        """``doing`` is what an error says that failed."""
         self._open = open_
+        self._doing = doing
+        self._path = path
         self._file: File | None = None
         self._tasks = Tasks()
         self._working: asyncio.Task[Any] | None = None
@@ -74,7 +77,8 @@ class HeldFile:
 
         task = self._tasks.start(in_thread(do))
         self._working = task
-        return await asyncio.shield(task)
+        with typed_errors(self._doing, self._path):
+            return await asyncio.shield(task)
 
     def close(self, then: Callable[[], None] = lambda: None) -> None:
         """Close it as soon as nothing is done with it, and then do something else."""

@@ -23,13 +23,13 @@ from stratalog.segments.format import (
     read_checkpoint,
 )
 from stratalog.segments.io import File, LocalFiles, ReadableFiles
-from stratalog.segments.opening import DISK, FOLDERS, SUFFIXES, Identity, read_identity
+from stratalog.segments.recover import DISK, FOLDERS, SUFFIXES, Identity, read_identity
 from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
 
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 50
-LOOKS_AT_DAMAGE = 3
+READS_OF_DAMAGE = 3
 """What looks damaged may have been read while it was written. It is believed after so many."""
 FILES_HELD_MAX = 256
 
@@ -90,7 +90,7 @@ class HeldFiles:
 
 
 @dataclass(frozen=True)
-class Glimpse:
+class DiskSnapshot:
     """What the journal said at one moment, with what could be read of it."""
 
     files: HeldFiles
@@ -120,11 +120,11 @@ class Glimpse:
         return False
 
 
-def glimpse(path: str | os.PathLike[str]) -> Glimpse:
+def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
     """``NotFound`` if it is no data directory. ``Corrupt`` if its journal cannot be read."""
     files = local_files(path)
 
-    def look() -> Glimpse | None:
+    def look() -> DiskSnapshot | None:
         held = HeldFiles(files)
         try:
             found = _look(held, path)
@@ -135,10 +135,10 @@ def glimpse(path: str | os.PathLike[str]) -> Glimpse:
             held.close()
         return found
 
-    return until_still(look, path)
+    return retry_while_changing(look, path)
 
 
-def until_still(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T:
+def retry_while_changing(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T:
     """Look again while files go away under the look, or seem damaged since they are written to.
 
     Damage is believed when it is there each time. ``Unavailable`` if there is no end to it.
@@ -151,7 +151,7 @@ def until_still(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T
             continue
         except Corrupt:
             looks += 1
-            if looks == LOOKS_AT_DAMAGE:
+            if looks == READS_OF_DAMAGE:
                 raise
             continue
         if found is not None:
@@ -176,7 +176,7 @@ def local_files(path: str | os.PathLike[str]) -> LocalFiles:
     return LocalFiles(root)
 
 
-def _look(held: HeldFiles, path: str | os.PathLike[str]) -> Glimpse | None:
+def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot | None:
     """``None`` if the journal moved on meanwhile."""
     identity = read_identity(held)
     if identity is None:
@@ -203,7 +203,7 @@ def _look(held: HeldFiles, path: str | os.PathLike[str]) -> Glimpse | None:
     named |= {live_path(path) for path in _checkpoint_paths(replayed.layout)}
     ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
     leftovers = [each for each in ours if held.exists(each)]
-    return Glimpse(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
+    return DiskSnapshot(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
 
 
 def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[str]]:

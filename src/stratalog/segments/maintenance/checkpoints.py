@@ -7,13 +7,13 @@ checkpoint counts, after it the new one, with nothing in between.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TypeVar
 
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.indexset import IndexSet
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     Checkpoint,
     Checkpointed,
@@ -27,46 +27,47 @@ from stratalog.segments.format import (
     live_path,
     read_state,
 )
-from stratalog.segments.io import Buffer, File, FileSystem, HeldFile, Tasks, typed, write_file
-from stratalog.segments.partition import Partition
-from stratalog.segments.stats import Meters
-from stratalog.segments.upkeep.choose_segments import dead_segments
-from stratalog.segments.write_ahead import Journal
-
-T = TypeVar("T")
-
-
-async def _nothing() -> None:
-    pass
+from stratalog.segments.io import Buffer, File, FileSystem, HeldFile, Tasks, write_file
+from stratalog.segments.maintenance.choose_segments import dead_segments
+from stratalog.segments.maintenance.compactor import Compactor
+from stratalog.segments.read import DurableLog
+from stratalog.segments.write_ahead import Journal, Wal
 
 
 class Checkpoints:
     """Writes, installs and reads checkpoints."""
 
     def __init__(
-        self,
-        files: FileSystem,
-        runtime: Runtime,
-        disk: bytes,
-        journal: Journal,
-        meters: Meters,
+        self, context: DiskContext, journal: Journal, wal: Wal, compactor: Compactor
     ) -> None:
-        self.files = files
-        self._runtime = runtime
-        self._disk = disk
+        self.context = context
         self._journal = journal
-        self._meters = meters
+        self._wal = wal
+        self._compactor = compactor
         self._tasks = Tasks()
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
-        self.on_minor: Callable[[Partition], None] = lambda _: None
-        self.before_record: Callable[[], Awaitable[None]] = _nothing
-        """Settles what a record must not be built on."""
 
-    async def take(self, partition: Partition, index: int, state: Buffer, live: IndexSet) -> None:
-        """A checkpoint of the partition's own log. It goes on if the caller gives up."""
-        await self._tasks.run(self._take(partition, index, state, live))
+    async def take(
+        self,
+        partition: DurableLog,
+        index: int,
+        state: Buffer,
+        live: IndexSet,
+        keeping: AbstractContextManager[None],
+    ) -> None:
+        """A checkpoint of the partition's own log. It goes on if the caller gives up.
 
-    async def _take(self, partition: Partition, index: int, state: Buffer, live: IndexSet) -> None:
+        While ``keeping`` is entered, nothing at or below ``index`` may be cut off.
+        """
+        await self._tasks.run(self._take(partition, index, state, live, keeping))
+
+    async def _take(
+        self,
+        partition: DurableLog,
+        index: int,
+        state: Buffer,
+        live: IndexSet,
+        keeping: AbstractContextManager[None],
+    ) -> None:
         if index > partition.last or index < 1:
             raise Invalid(
                 f"a checkpoint at {index} of a log that ends at {partition.last}",
@@ -75,12 +76,12 @@ class Checkpoints:
                 actual=index,
             )
         lineage = partition.lineage.up_to(index)
-        made = checkpoint_of(self._disk, partition.number, index, live, lineage, state)
-        with partition.keeping(index):
+        made = checkpoint_of(self.context.disk, partition.number, index, live, lineage, state)
+        with keeping:
             await self.install(partition, made, [state])
 
     async def install(
-        self, partition: Partition, made: Checkpoint, state: Sequence[Buffer]
+        self, partition: DurableLog, made: Checkpoint, state: Sequence[Buffer]
     ) -> None:
         """A checkpoint, of the partition's own or received. What it says to live must be here."""
         self._check(partition, made)
@@ -92,14 +93,18 @@ class Checkpoints:
         finally:
             incoming.discard()
 
-    def incoming(self, partition: Partition, made: Checkpoint) -> IncomingCheckpoint:
+    def incoming(self, partition: DurableLog, made: Checkpoint) -> IncomingCheckpoint:
         """A checkpoint whose state comes in parts."""
-        nonce = self._runtime.new_id(16)
+        nonce = self.context.new_nonce()
         path = checkpoint_path(partition.number, made.index, nonce)
-        front = checkpoint_front(self._disk, bytes.fromhex(nonce), partition.number, made)
+        front = checkpoint_front(self.context.disk, bytes.fromhex(nonce), partition.number, made)
         return IncomingCheckpoint(self, partition, replace(made, state_at=len(front)), path, front)
 
-    async def commit(self, partition: Partition, made: Checkpoint, path: str, size: int) -> bool:
+    async def settle_wal(self) -> None:
+        """No checkpoint may rest on a batch of which nobody knows whether it is there."""
+        await self._wal.settle()
+
+    async def commit(self, partition: DurableLog, made: Checkpoint, path: str, size: int) -> bool:
         """Make a checkpoint that is durable the current one. False if the partition is gone."""
         number = partition.number
 
@@ -115,20 +120,20 @@ class Checkpoints:
 
         def applied(_: Edit) -> None:
             partition.has_checkpoint(made)
-            self._meters.minor += 1
-            self.on_minor(partition)
+            self.context.meters.minor += 1
+            self._compactor.after_minor(partition)
 
         creates = [path, live_path(path)]
         return await self._journal.commit(record, creates=creates, then=applied) is not None
 
-    async def hold(self, partition: Partition) -> HeldState | None:
+    async def hold(self, partition: DurableLog) -> HeldState | None:
         """The current checkpoint with its state, which stays readable when a newer one comes."""
         while True:
             checkpoint = partition.checkpoint_info
             named = self._current(partition)
             if checkpoint is None or named is None:
                 return None
-            held = HeldState(self.files, named.path, checkpoint)
+            held = HeldState(self.context.files, named.path, checkpoint)
             try:
                 await held.open()
             except NotFound:
@@ -141,7 +146,7 @@ class Checkpoints:
                 raise
             return held
 
-    async def state_of(self, partition: Partition) -> bytes | None:
+    async def state_of(self, partition: DurableLog) -> bytes | None:
         held = await self.hold(partition)
         if held is None:
             return None
@@ -150,7 +155,7 @@ class Checkpoints:
         finally:
             held.close()
 
-    def _current(self, partition: Partition) -> CheckpointFile | None:
+    def _current(self, partition: DurableLog) -> CheckpointFile | None:
         layout = self._journal.layout.partitions.get(partition.number)
         if layout is None:
             raise NotFound(f"partition {partition.name!r} was removed")
@@ -160,7 +165,7 @@ class Checkpoints:
         """Wait for those that were begun."""
         await self._tasks.end()
 
-    def _check(self, partition: Partition, made: Checkpoint) -> None:
+    def _check(self, partition: DurableLog, made: Checkpoint) -> None:
         """What lives at a later checkpoint lived at the one before it, or lies above it."""
         if made.index < partition.checkpoint_index:
             raise Conflict(
@@ -194,7 +199,7 @@ class IncomingCheckpoint:
     def __init__(
         self,
         checkpoints: Checkpoints,
-        partition: Partition,
+        partition: DurableLog,
         made: Checkpoint,
         path: str,
         front: bytes,
@@ -206,7 +211,9 @@ class IncomingCheckpoint:
         self._front = front
         self._size = 0
         self._crc = 0
-        self._file = HeldFile(lambda: checkpoints.files.create(path))
+        self._context = checkpoints.context
+        files = self._context.files
+        self._file = HeldFile(lambda: files.create(path), "writing a checkpoint", path)
         self._is_handed_on = False
 
     async def write(self, part: Buffer) -> None:
@@ -219,7 +226,7 @@ class IncomingCheckpoint:
         def write(file: File) -> None:
             file.write_at(at, *data)
 
-        await self._run(write)
+        await self._file.run(write)
 
     async def commit(self) -> None:
         """It is whole: now it counts. ``Corrupt`` if it is not the state that was announced."""
@@ -232,30 +239,24 @@ class IncomingCheckpoint:
                 expected=made.state_bytes,
                 actual=self._size - made.state_at,
             )
-        files = self._checkpoints.files
+        files = self._context.files
 
         def sync(file: File) -> None:
             file.sync()
             write_file(files, live_path(path), [made.live.to_bytes()])
             files.sync_folder("ckpt")
 
-        await self._run(sync)
-        await self._checkpoints.before_record()
+        await self._file.run(sync)
+        await self._checkpoints.settle_wal()
         self._is_handed_on = True  # from here on the journal knows whether the files are needed
         if not await self._checkpoints.commit(self._partition, made, path, self._size):
-            self._checkpoints.on_removable([path, live_path(path)])
+            self._context.remove_files([path, live_path(path)])
             raise NotFound(f"partition {self._partition.name!r} was removed meanwhile")
 
     def discard(self) -> None:
         """Let it go: the file too, unless it counts."""
         paths = [] if self._is_handed_on else [self._path, live_path(self._path)]
-        self._file.close(lambda: self._checkpoints.on_removable(paths))
-
-    async def _run(self, work: Callable[[File], None]) -> None:
-        try:
-            await self._file.run(work)
-        except OSError as error:
-            raise typed(error, "writing a checkpoint", self._path) from error
+        self._file.close(lambda: self._context.remove_files(paths))
 
 
 class HeldState:
@@ -264,26 +265,20 @@ class HeldState:
     def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self._path = path
-        self._file = HeldFile(lambda: files.open(path))
+        self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
 
     async def open(self) -> None:
         """``NotFound`` if a newer one has come and it is gone."""
-        await self._run(lambda _: None)
+        await self._file.run(lambda _: None)
 
     async def part(self, start: int, size: int) -> bytes:
         """Some bytes of it, not verified."""
         at = self.checkpoint.state_at + start
-        return await self._run(lambda file: file.read_at(at, size))
+        return await self._file.run(lambda file: file.read_at(at, size))
 
     async def whole(self) -> bytes:
         """All of it, verified."""
-        return await self._run(lambda file: read_state(file, self.checkpoint, self._path))
+        return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
 
     def close(self) -> None:
         self._file.close()
-
-    async def _run(self, work: Callable[[File], T]) -> T:
-        try:
-            return await self._file.run(work)
-        except OSError as error:
-            raise typed(error, "reading a checkpoint", self._path) from error

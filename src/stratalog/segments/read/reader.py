@@ -18,7 +18,7 @@ from stratalog.segments.format import Entries, PartitionLayout, SegmentFile
 from stratalog.segments.io import Tasks, typed
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.read.open_segments import SegmentReaders
+from stratalog.segments.read.open_segments import OpenSegments
 from stratalog.segments.read.read_ahead import ReadAhead
 
 Plan = tuple[PartitionLayout, Sequence[Memtable]]
@@ -66,7 +66,7 @@ class Gone(Exception):
 class Reader:
     """Reads partitions of one disk."""
 
-    def __init__(self, readers: SegmentReaders, options: DiskOptions) -> None:
+    def __init__(self, readers: OpenSegments, options: DiskOptions) -> None:
         self._readers = readers
         self._options = options
         self._tasks = Tasks()

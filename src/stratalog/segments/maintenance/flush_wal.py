@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stratalog.errors import Closed, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD,
     Edit,
@@ -35,14 +34,11 @@ from stratalog.segments.format import (
     WalFile,
     joined,
 )
-from stratalog.segments.io import FileSystem, Tasks, in_thread, typed
-from stratalog.segments.options import DiskOptions
-from stratalog.segments.partition import Partition
-from stratalog.segments.read import Memtable
-from stratalog.segments.stats import Meters
-from stratalog.segments.upkeep.choose_segments import needed
-from stratalog.segments.upkeep.write_segment import SegmentName, write_segment
-from stratalog.segments.write_ahead import Journal
+from stratalog.segments.io import Tasks, in_thread, typed
+from stratalog.segments.maintenance.choose_segments import needed
+from stratalog.segments.maintenance.write_segment import SegmentName, write_segment
+from stratalog.segments.read import DurableLog, Memtable
+from stratalog.segments.write_ahead import BackPressure, FlushQueue, Journal
 
 RETRY_S_FIRST = 0.1
 RETRY_S_LONGEST = 10.0
@@ -62,10 +58,10 @@ class _Source:
     needed: IndexSet
 
     @classmethod
-    def of(cls, partition: Partition, table: Memtable) -> _Source:
-        keep = needed(partition.live, partition.checkpoint_index)
+    def of(cls, log: DurableLog, table: Memtable) -> _Source:
+        keep = needed(log.live, log.checkpoint_index)
         runs = list(table.runs())
-        return cls(partition.number, table.wal, table.previous or 0, runs, table.indexes, keep)
+        return cls(log.number, table.wal, table.previous or 0, runs, table.indexes, keep)
 
     def entries(self) -> Entries:
         """The entries that are needed. Mostly that is all of them, and they are not looked at."""
@@ -75,108 +71,89 @@ class _Source:
         return joined([run for run in chosen if len(run)])
 
 
-class SegmentWriter:
+class WalFlusher:
     """Flushes closed WAL files, one after another, oldest first."""
 
     def __init__(
         self,
-        files: FileSystem,
-        runtime: Runtime,
-        disk: bytes,
+        context: DiskContext,
         journal: Journal,
-        options: DiskOptions,
-        partitions: dict[int, Partition],
-        meters: Meters,
+        queue: FlushQueue,
+        back_pressure: BackPressure,
+        logs: Mapping[int, DurableLog],
     ) -> None:
-        self._files = files
-        self._runtime = runtime
-        self._disk = disk
+        """``logs`` are those of all partitions, by number, as they come and go."""
+        self._context = context
         self._journal = journal
-        self._options = options
-        self._partitions = partitions
-        self._meters = meters
-        self._closed: deque[tuple[WalFile, int]] = deque()
-        self._wake = asyncio.Event()
+        self._queue = queue
+        self._back_pressure = back_pressure
+        self._logs = logs
         self._tries = self._failed_try = 0
         self._tried = asyncio.Event()
         """Set when the current try has ended; the next one has another."""
         self._tasks = Tasks()
         self._is_closed = False
-        self.failure: StratalogError | None = None
-        """Why the last try failed, if it did."""
-        self.on_flushed: Callable[[WalFile], None] = lambda _: None
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
-
-    @property
-    def waiting(self) -> int:
-        """How many closed WAL files are not yet in segments."""
-        return len(self._closed)
-
-    def put(self, wal: WalFile, next_batch: int) -> None:
-        """A WAL file that is closed, and the number of the first batch after it."""
-        self._closed.append((wal, next_batch))
-        self._wake.set()
 
     async def drain(self) -> None:
         """Wait until all closed WAL files are in segments. One that failed is tried again at once.
 
         Raises what stands against it, if that was met by a try that began after the call.
         """
-        tries = self._tries
-        self._wake.set()
-        while self._closed:
+        queue, tries = self._queue, self._tries
+        queue.wake.set()
+        while queue:
             if self._is_closed:
                 raise Closed("the disk was closed before everything was in segments")
             await self._tried.wait()
-            if self.failure is not None and self._closed and self._failed_try > tries:
-                raise self.failure.copy()
+            if queue.failure is not None and queue and self._failed_try > tries:
+                raise queue.failure.copy()
 
     async def close(self) -> None:
         """Wait for the flush that was begun: a thread may be writing its files."""
         await self._tasks.end()
         self._is_closed = True
-        self._tell()
+        self._end_try()
 
     async def run(self) -> None:
-        wait_s = RETRY_S_FIRST
+        queue, wait_s = self._queue, RETRY_S_FIRST
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s if self._closed else None):
-                    await self._wake.wait()
-            self._wake.clear()
-            while self._closed:
-                wal, next_batch = self._closed[0]
+                async with asyncio.timeout(wait_s if queue else None):
+                    await queue.wake.wait()
+            queue.wake.clear()
+            while queue:
+                wal, next_batch = queue.oldest
                 self._tries += 1
                 try:
                     await self._tasks.run(self._flush(wal, next_batch))
                 except Exception as error:  # noqa: BLE001 - the WAL has it all: try again
-                    self.failure, self._failed_try = _as_ours(error), self._tries
-                    log.warning("%s is not flushed: %s", wal.path, self.failure)
+                    queue.failure, self._failed_try = _as_ours(error), self._tries
+                    log.warning("%s is not flushed: %s", wal.path, queue.failure)
                     wait_s = min(wait_s * 2, RETRY_S_LONGEST)
-                    self._tell()
+                    self._end_try()
                     break
-                self.failure, wait_s = None, RETRY_S_FIRST
-                self._closed.popleft()
-                self.on_flushed(wal)
-                self._tell()
+                queue.failure, wait_s = None, RETRY_S_FIRST
+                queue.pop()
+                self._back_pressure.grant()
+                self._end_try()
 
-    def _tell(self) -> None:
+    def _end_try(self) -> None:
         tried, self._tried = self._tried, asyncio.Event()
         tried.set()
 
     async def _flush(self, wal: WalFile, next_batch: int) -> None:
-        began = self._meters.loop.time()
+        began = self._context.meters.loop.time()
         tables = {
             number: table
-            for number, partition in self._partitions.items()
-            if (table := partition.table_of(wal.number)) is not None
+            for number, log_ in self._logs.items()
+            if (table := log_.table_of(wal.number)) is not None
         }
-        sources = [_Source.of(self._partitions[number], table) for number, table in tables.items()]
+        sources = [_Source.of(self._logs[number], table) for number, table in tables.items()]
         paths: list[str] = []
         try:
             written = await in_thread(lambda: self._write(sources, paths))
         except OSError as error:
-            self.on_removable(paths)
+            self._context.remove_files(paths)
             raise typed(error, "writing segments", wal.path) from error
 
         def record(layout: Layout) -> Flushed:
@@ -185,32 +162,35 @@ class SegmentWriter:
 
         def applied(_: Edit) -> None:
             for number in tables:
-                if number in self._partitions:
-                    self._partitions[number].drop_table(wal.number)
+                if number in self._logs:
+                    self._logs[number].drop_table(wal.number)
 
         await self._journal.commit(record, creates=paths, then=applied)
         named = self._journal.recorded.paths
-        self.on_removable([path for path in paths if path not in named])
+        self._context.remove_files([path for path in paths if path not in named])
         size = sum(file.size for _, file in written)
-        self._meters.flush.add(self._meters.loop.time() - began, size)
-        self._meters.flushed_entries += sum(file.entries for _, file in written)
+        self._context.meters.flush.add(self._context.meters.loop.time() - began, size)
+        self._context.meters.flushed_entries += sum(file.entries for _, file in written)
 
     def _write(self, sources: Sequence[_Source], paths: list[str]) -> list[tuple[int, SegmentFile]]:
         """In a thread: the files, synced, then their names. ``paths`` tells which were begun."""
+        options = self._context.options
         written = []
         for source in sources:
             previous = source.previous
             for part in divided(
-                source.entries(), self._options.segment_entries_max, self._options.segment_bytes_max
+                source.entries(),
+                options.segment_entries_max,
+                options.segment_bytes_max,
             ):
-                nonce = self._runtime.new_id(16)
+                nonce = self._context.new_nonce()
                 name = SegmentName(source.partition, source.wal, source.wal, nonce)
                 paths.append(name.path)
-                file = write_segment(self._files, self._disk, name, previous, [part])
+                file = write_segment(self._context, name, previous, [part])
                 written.append((source.partition, file))
                 previous = part.last
         if written:
-            self._files.sync_folder("seg")
+            self._context.files.sync_folder("seg")
         return written
 
 

@@ -1,0 +1,18 @@
+"""What happens behind the writes: flushing to segments, checkpoints, compaction."""
+
+from stratalog.segments.maintenance.checkpoints import Checkpoints, HeldState, IncomingCheckpoint
+from stratalog.segments.maintenance.choose_segments import needed
+from stratalog.segments.maintenance.compactor import Compactor
+from stratalog.segments.maintenance.flush_wal import WalFlusher, divided
+from stratalog.segments.maintenance.remove_files import FileRemover
+
+__all__ = [
+    "Checkpoints",
+    "Compactor",
+    "FileRemover",
+    "HeldState",
+    "IncomingCheckpoint",
+    "WalFlusher",
+    "divided",
+    "needed",
+]
