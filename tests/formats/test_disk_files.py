@@ -133,7 +133,7 @@ class TestGolden:
     def test_the_journal(self) -> None:
         layout = read_journal((HERE / "disk.journal").read_bytes())
         assert list(layout.partitions) == [2]
-        partition = layout.partition(2)
+        partition = layout.partitions[2]
         assert partition.name == "golden"
         assert [file.path for file in partition.files] == [make_disk.segment_entry(8, 9).path]
         assert partition.indexes == make_disk.ENTRIES.indexes

@@ -45,7 +45,7 @@ class TestBehaviour07Limits:
                 part = await disk.partition("p")
                 await segments(disk, part, range(1, 11))
                 assert list(await epochs(part)) == list(range(1, 11))
-            sizes = [file.entries for file in layout_of(tmp_path).partition(1).files]
+            sizes = [file.entries for file in layout_of(tmp_path).partitions[1].files]
             assert sizes == [4, 4, 2]
 
         run(main())
@@ -58,7 +58,7 @@ class TestBehaviour07Limits:
                 await part.append([b"x" * 100] * 7)
                 await disk.flush()
                 assert len(await found(part)) == 7
-            files = layout_of(tmp_path).partition(1).files
+            files = layout_of(tmp_path).partitions[1].files
             assert [file.entries for file in files] == [3, 3, 1]
             for file in files:
                 size = (tmp_path / file.path).stat().st_size
@@ -73,7 +73,7 @@ class TestBehaviour07Limits:
                 part = await disk.partition("p")
                 await part.append(payloads)
                 await disk.flush()
-            files = layout_of(tmp_path).partition(1).files
+            files = layout_of(tmp_path).partitions[1].files
             assert [file.entries for file in files] == [2, 1, 1]
             async with await Disk.open(tmp_path, limited(bytes_max=1000)) as disk:
                 part = await disk.partition("p")

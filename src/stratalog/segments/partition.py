@@ -53,6 +53,9 @@ class Partition(DurableLog):
     ) -> None:
         super().__init__(disk.journal, number, name, checkpoint)
         self._disk = disk
+        self._context = disk.context
+        self._wal = disk.wal
+        self._back_pressure = disk.wal.back_pressure
         self._tail = Tail()
         self._in_flight: deque[Admitted] = deque()
         self._kept: list[int] = []
@@ -66,10 +69,9 @@ class Partition(DurableLog):
     def status(self) -> PartitionStatus:
         self.must_be_there()
         files = self.layout.files
-        above = self.indexes.floor(self.checkpoint_index + 1)
         return PartitionStatus(
             name=self.name,
-            first=above.first if above.first is not None else self.checkpoint_index + 1,
+            first=self.first,
             last=self.last,
             epoch=self.epoch,
             checkpoint=self.checkpoint_index,
@@ -111,9 +113,9 @@ class Partition(DurableLog):
         self.must_be_there()
         tail = (self._tail.index, self._tail.epoch)
         previous, entries = make()
-        check_write(previous, entries, self._disk.context.options.write_bytes_max)
+        check_write(previous, entries, self._context.options.write_bytes_max)
         size = entries.stored_bytes + WRITE_OVERHEAD_BYTES
-        await self._disk.wal.back_pressure.wait_for_room(size)
+        await self._back_pressure.wait_for_room(size)
         try:
             self.must_be_there()
             may_be()
@@ -121,7 +123,7 @@ class Partition(DurableLog):
                 previous, entries = make()
             answer = self._submit(previous, entries, size)
         except BaseException:
-            self._disk.wal.back_pressure.give_back(size)
+            self._back_pressure.give_back(size)
             raise
         return await answer  # if the caller gives up, only its waiting ends
 
@@ -132,16 +134,16 @@ class Partition(DurableLog):
             previous, entries, self.checkpoint_index, self.lineage
         )
         previous, needed = self._without_repeated(previous, needed)
-        self._disk.context.meters.skipped += len(entries) - len(needed)
+        self._context.meters.skipped += len(entries) - len(needed)
         if not len(needed):
-            self._disk.wal.back_pressure.give_back(size)
+            self._back_pressure.give_back(size)
             answer.set_result(acknowledges)
             return answer
         is_known = previous == self._tail.index or self._knows(previous)
         admitted = admit(self._tail, previous, needed, self._kept_up_to, is_known=is_known)
         self._began(admitted)
         section = Section(self.number, admitted.previous, admitted.entries)
-        self._disk.wal.put(Write(section, size, answer, acknowledges))
+        self._wal.put(Write(section, size, answer, acknowledges))
         return answer
 
     def _without_repeated(self, previous: int, entries: Entries) -> tuple[int, Entries]:
@@ -193,17 +195,17 @@ class Partition(DurableLog):
         self._must_not_be_kept(after)
         if after >= self.last:
             return
-        await self._disk.wal.back_pressure.wait_for_room(WRITE_OVERHEAD_BYTES)
+        await self._back_pressure.wait_for_room(WRITE_OVERHEAD_BYTES)
         try:
             self.must_be_there()
             self._must_not_be_kept(after)  # a checkpoint may have begun meanwhile
         except BaseException:
-            self._disk.wal.back_pressure.give_back(WRITE_OVERHEAD_BYTES)
+            self._back_pressure.give_back(WRITE_OVERHEAD_BYTES)
             raise
         end = max(self.indexes.limit(after).last or 0, self.checkpoint_index)
         answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
         self._began(Admitted(end, NO_ENTRIES, overwrites=True))
-        self._disk.wal.put(
+        self._wal.put(
             Write(Section(self.number, end, NO_ENTRIES), WRITE_OVERHEAD_BYTES, answer, EMPTY)
         )
         # At once: it goes on if the caller gives up waiting, and then others write again.

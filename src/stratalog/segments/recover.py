@@ -37,7 +37,7 @@ from stratalog.segments.format import (
     live_path,
     read_checkpoint,
 )
-from stratalog.segments.io import FileSystem, ReadableFiles, read_file, write_file
+from stratalog.segments.io import FileSystem, ReadableFiles, opened, read_file, write_file
 from stratalog.segments.write_ahead import Replayed, replay_journal
 
 FOLDERS = ("journal", "wal", "seg", "ckpt")
@@ -143,10 +143,7 @@ def find(files: FileSystem, disk: bytes) -> Found:
 def check_files(files: FileSystem, layout: Layout) -> None:
     """``Corrupt`` if a file is missing, or has another size than when it was named."""
     there = {f"{folder}/{name}" for folder in FOLDERS[1:] for name in files.list(folder)}
-    sizes = {file.path: file.size for each in layout.partitions.values() for file in each.files}
-    for each in layout.partitions.values():
-        if each.checkpoint is not None:
-            sizes[each.checkpoint.path] = each.checkpoint.size
+    sizes = layout.sizes
     for path in sorted(layout.paths):
         if path not in there:
             raise Corrupt(
@@ -166,11 +163,8 @@ def check_files(files: FileSystem, layout: Layout) -> None:
 
 
 def size_of(files: ReadableFiles, path: str) -> int:
-    file = files.open(path)
-    try:
+    with opened(files, path) as file:
         return file.size()
-    finally:
-        file.close()
 
 
 def read_current_checkpoint(
@@ -180,11 +174,8 @@ def read_current_checkpoint(
     if partition.checkpoint is None:
         return None
     path = partition.checkpoint.path
-    file = files.open(path)
-    try:
+    with opened(files, path) as file:
         return read_checkpoint(file, disk, partition.number, path, read_live(files, path))
-    finally:
-        file.close()
 
 
 def read_live(files: ReadableFiles, path: str) -> IndexSet | None:
@@ -222,9 +213,7 @@ def tidy(files: FileSystem, found: Found, journal: str) -> list[str]:
     """
     layout = found.layout
     named = {*layout.paths, found.replayed.path, journal}
-    for partition in layout.partitions.values():
-        if partition.checkpoint is not None:
-            named.add(live_path(partition.checkpoint.path))
+    named.update(live_path(checkpoint.path) for checkpoint in layout.checkpoints)
     removed = []
     for folder in FOLDERS:
         for name in files.list(folder):
@@ -260,7 +249,7 @@ def replay_wal(
     ``Corrupt`` if a batch in the middle is damaged, or if there is none where one should be.
     """
     wals = sorted(layout.wals, key=lambda wal: wal.number)
-    heads = [_head_of(files, disk, wal) for wal in wals]
+    heads = [wal_head(files, disk, wal) for wal in wals]
     expected, before = layout.next_batch, ""
     for place, (wal, head) in enumerate(zip(wals, heads, strict=True)):
         if head.first != expected:
@@ -281,12 +270,9 @@ def replay_wal(
         yield wal, found, expected
 
 
-def _head_of(files: ReadableFiles, disk: bytes, wal: WalFile) -> Head:
-    file = files.open(wal.path)
-    try:
+def wal_head(files: ReadableFiles, disk: bytes, wal: WalFile) -> Head:
+    with opened(files, wal.path) as file:
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
-    finally:
-        file.close()
     return head.must_be(WAL_KIND, disk, wal.path)
 
 

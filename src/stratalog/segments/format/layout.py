@@ -150,8 +150,17 @@ class Layout(msgspec.Struct, frozen=True):
         paths = {wal.path for wal in self.wals}
         return paths.union(*(each.paths for each in self.partitions.values()))
 
-    def partition(self, number: int) -> PartitionLayout:
-        return self.partitions[number]
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of the segments and checkpoints, by path. A WAL file grows, and has no size here."""
+        sizes = {file.path: file.size for each in self.partitions.values() for file in each.files}
+        return sizes | {checkpoint.path: checkpoint.size for checkpoint in self.checkpoints}
+
+    @property
+    def checkpoints(self) -> list[CheckpointFile]:
+        """The current ones of all partitions that have one."""
+        found = (each.checkpoint for each in self.partitions.values())
+        return [checkpoint for checkpoint in found if checkpoint is not None]
 
     def having(self, partition: PartitionLayout) -> Layout:
         return msgspec.structs.replace(
@@ -239,7 +248,7 @@ class Checkpointed(msgspec.Struct, frozen=True, tag="checkpointed"):
     dropped: tuple[str, ...] = ()
 
     def applied(self, layout: Layout) -> Layout:
-        partition = layout.partition(self.number)
+        partition = layout.partitions[self.number]
         return layout.having(partition.checkpointed(self.checkpoint, self.dropped))
 
 
@@ -251,7 +260,7 @@ class Replaced(msgspec.Struct, frozen=True, tag="replaced", omit_defaults=True):
     by: SegmentFile | None = None
 
     def applied(self, layout: Layout) -> Layout:
-        return layout.having(layout.partition(self.number).replaced(self.sources, self.by))
+        return layout.having(layout.partitions[self.number].replaced(self.sources, self.by))
 
 
 Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced

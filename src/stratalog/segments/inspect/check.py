@@ -19,7 +19,6 @@ from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments.format import (
     HEAD_BYTES,
-    WAL_KIND,
     Batch,
     Checkpoint,
     Head,
@@ -28,16 +27,21 @@ from stratalog.segments.format import (
     SegmentIndex,
     WalFile,
     batches,
-    check_sequence,
     crc32,
     damaged,
     live_path,
 )
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
-from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapshot, take_snapshot
-from stratalog.segments.inspect.info import LogView
-from stratalog.segments.io import File, in_thread, read_file, typed_errors
-from stratalog.segments.recover import DISK, size_of
+from stratalog.segments.inspect.disk_snapshot import (
+    READS_OF_DAMAGE,
+    DiskSnapshot,
+    replay_batches,
+    replayed_log,
+    take_snapshot,
+)
+from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
+from stratalog.segments.read import DurableLog
+from stratalog.segments.recover import DISK, size_of, wal_head
 
 Kind = DiskDamageKind
 
@@ -89,7 +93,7 @@ class _Check:
         self._seen = seen
         self._found = _Found()
         self._on_progress = on_progress
-        self._sizes = self._sizes_of_files()
+        self._sizes = seen.layout.sizes
         self._wrong_files: set[str] = set()
 
     async def run(self, path: str | os.PathLike[str]) -> CheckReport:
@@ -140,14 +144,6 @@ class _Check:
         await asyncio.gather(*workers)
 
     # Files
-
-    def _sizes_of_files(self) -> dict[str, int]:
-        sizes = {}
-        for each in self._seen.layout.partitions.values():
-            sizes.update({file.path: file.size for file in each.files})
-            if each.checkpoint is not None:
-                sizes[each.checkpoint.path] = each.checkpoint.size
-        return sizes
 
     @property
     def _total(self) -> int:
@@ -201,20 +197,16 @@ class _Check:
         if file.path in self._wrong_files:
             return
         try:
-            opened = self._seen.files.open(file.path)
+            with opened(self._seen.files, file.path) as segment:
+                index = SegmentIndex.read(segment, self._seen.disk, partition.number, file.path)
+                self._entries(partition, file, index, segment)
         except FileNotFoundError:
             self._is_gone(file.path)
-            return
-        try:
-            index = SegmentIndex.read(opened, self._seen.disk, partition.number, file.path)
-            self._entries(partition, file, index, opened)
         except Corrupt as error:
             self._damage(Kind.SEGMENT_UNREADABLE, file.path, partition, detail=str(error))
-        finally:
-            opened.close()
 
     def _entries(
-        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, opened: File
+        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, segment: File
     ) -> None:
         indexes = index.indexes
         if (np.diff(indexes) <= 0).any():
@@ -227,7 +219,7 @@ class _Check:
             )
         wrong: list[int] = []
         for places in index.chunks(there, CHUNK_BYTES):
-            heads, payloads = index.stored(opened, places)
+            heads, payloads = index.stored(segment, places)
             wrong.extend(heads["index"][damaged(heads, payloads)].tolist())
         self._found.read(len(indexes), file.size)
         if wrong:
@@ -261,14 +253,11 @@ class _Check:
             self._live_file(partition, checkpoint, path)
 
     def _state(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
-        file = self._seen.files.open(path)
-        try:
+        with opened(self._seen.files, path) as file:
             crc, at, end = 0, checkpoint.state_at, checkpoint.state_at + checkpoint.state_bytes
             while data := file.read_at(at, min(CHUNK_BYTES, end - at)):
                 crc = crc32(data, crc)
                 at += len(data)
-        finally:
-            file.close()
         self._found.read(0, at)
         if at != end or crc != checkpoint.state_crc:
             byte = checkpoint.state_at
@@ -292,27 +281,19 @@ class _Check:
         """In a thread: the partitions as a node would find them."""
         logs = {}
         for number, layout in self._seen.layout.partitions.items():
-            checkpoint = self._seen.checkpoints.get(number)
             try:
-                check_sequence(layout)
-                readable = checkpoint if isinstance(checkpoint, Checkpoint) else None
-                logs[number] = LogView(layout, readable)
+                logs[number] = replayed_log(self._seen, number)
             except Corrupt as error:
-                self._damage(
-                    Kind.SEQUENCE_GAP, error.path or layout.name, layout, detail=str(error)
-                )
+                path = error.path or layout.name
+                self._damage(Kind.SEQUENCE_GAP, path, layout, detail=str(error))
         self._wals(logs)
         for log in logs.values():
             if (gap := log.gap) is not None:
+                count = gap.before - gap.after
                 self._damage(
-                    Kind.SEQUENCE_GAP,
-                    gap.path,
-                    log.layout,
-                    index=gap.after + 1,
-                    count=gap.before - gap.after,
+                    Kind.SEQUENCE_GAP, gap.path, log.layout, index=gap.after + 1, count=count
                 )
-            missing = log.live - log.indexes
-            if missing:
+            if missing := log.missing:
                 assert log.layout.checkpoint is not None
                 self._damage(
                     Kind.LIVE_MISSING,
@@ -323,7 +304,7 @@ class _Check:
                     detail=repr(missing),
                 )
 
-    def _wals(self, logs: dict[int, LogView]) -> None:
+    def _wals(self, logs: dict[int, DurableLog]) -> None:
         layout = self._seen.layout
         wals = sorted(layout.wals, key=lambda wal: wal.number)
         heads = [self._wal_head(wal) for wal in wals]
@@ -339,21 +320,17 @@ class _Check:
             following = heads[place + 1] if place + 1 < len(heads) else None
             if following is not None and found and following.first == found[-1].number:
                 found.pop()  # its sync failed, and the next file has it again or has another
-            self._apply(wal, found, logs)
+            replay_batches(logs, wal, found)
             expected = head.first + len(found) if is_whole else None
 
     def _wal_head(self, wal: WalFile) -> Head | None:
         if wal.path in self._wrong_files:
             return None
-        file = self._seen.files.open(wal.path)
         try:
-            head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
-            return head.must_be(WAL_KIND, self._seen.disk, wal.path)
+            return wal_head(self._seen.files, self._seen.disk, wal)
         except Corrupt as error:
             self._damage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error))
             return None
-        finally:
-            file.close()
 
     def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
         """Those before a damage, and whether there is none.
@@ -375,13 +352,6 @@ class _Check:
             byte = error.actual if isinstance(error.actual, int) else None
             self._damage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error))
         return found, error is None
-
-    def _apply(self, wal: WalFile, found: Sequence[Batch], logs: dict[int, LogView]) -> None:
-        for batch in found:
-            for section in batch.sections:
-                log = logs.get(section.partition)
-                if log is not None:
-                    log.apply(section, wal.path)
 
 
 def _entries_in(batch: Batch) -> int:

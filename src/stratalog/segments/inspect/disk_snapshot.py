@@ -10,19 +10,24 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
+from stratalog.indexset import EMPTY
 from stratalog.segments.format import (
+    Batch,
     Checkpoint,
+    Entries,
     Layout,
-    PartitionLayout,
+    Lineage,
+    WalFile,
     live_path,
     read_checkpoint,
 )
-from stratalog.segments.io import File, LocalFiles, ReadableFiles
+from stratalog.segments.io import File, LocalFiles, ReadableFiles, opened
+from stratalog.segments.read import DurableLog, LayoutCopy
 from stratalog.segments.recover import DISK, FOLDERS, SUFFIXES, Identity, read_identity
 from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
 
@@ -200,7 +205,7 @@ def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot | None:
         return None
     checkpoints = _checkpoints(held, disk, replayed.layout, missing)
     named = replayed.layout.paths | {replayed.path}
-    named |= {live_path(path) for path in _checkpoint_paths(replayed.layout)}
+    named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints}
     ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
     leftovers = [each for each in ours if held.exists(each)]
     return DiskSnapshot(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
@@ -230,35 +235,53 @@ def _is_newest(held: HeldFiles, disk: bytes, replayed: Replayed) -> bool:
 def _may_go(layout: Layout) -> list[str]:
     """What a running node may remove soon, as much of it as one may have open."""
     segments = [file.path for each in layout.partitions.values() for file in each.files]
-    checkpoints = _checkpoint_paths(layout)
+    checkpoints = [checkpoint.path for checkpoint in layout.checkpoints]
     wals = [wal.path for wal in layout.wals]
     return [*wals, *checkpoints[:FILES_HELD_MAX], *segments[:FILES_HELD_MAX]]
-
-
-def _checkpoint_paths(layout: Layout) -> list[str]:
-    found = (each.checkpoint for each in layout.partitions.values())
-    return [checkpoint.path for checkpoint in found if checkpoint is not None]
 
 
 def _checkpoints(
     held: HeldFiles, disk: bytes, layout: Layout, missing: set[str]
 ) -> dict[int, Checkpoint | Corrupt]:
+    """Each with the live set that it has itself, not with that of the file beside it."""
     found: dict[int, Checkpoint | Corrupt] = {}
     for number, each in layout.partitions.items():
-        if each.checkpoint is None:
+        if each.checkpoint is None or each.checkpoint.path in missing:
             continue
         try:
-            if each.checkpoint.path not in missing:
-                found[number] = _checkpoint(held, disk, each, each.checkpoint.path)
+            with opened(held, each.checkpoint.path) as file:
+                found[number] = read_checkpoint(file, disk, number, each.checkpoint.path)
         except Corrupt as error:
             found[number] = error
     return found
 
 
-def _checkpoint(held: HeldFiles, disk: bytes, layout: PartitionLayout, path: str) -> Checkpoint:
-    """With the live set that it has itself, not with that of the file beside it."""
-    file = held.open(path)
-    try:
-        return read_checkpoint(file, disk, layout.number, path)
-    finally:
-        file.close()
+# The partitions, as a node would find them
+
+
+def replayed_log(found: DiskSnapshot, number: int) -> DurableLog:
+    """The log of a partition, to which the WAL is to be added with ``replay_batches``.
+
+    Without its live set and lineage if its checkpoint cannot be read.
+    """
+    layout = found.layout.partitions[number]
+    checkpoint = found.checkpoints.get(number)
+    if layout.checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(layout.checkpoint.index, EMPTY, Lineage(), 0, 0, 0)
+    assert not isinstance(checkpoint, Corrupt)
+    return DurableLog(LayoutCopy(found.layout), number, layout.name, checkpoint)
+
+
+def replay_batches(logs: dict[int, DurableLog], wal: WalFile, found: Sequence[Batch]) -> int:
+    """Add the batches of a WAL file. Gives how many entries they have.
+
+    The logs get no payloads: indexes and epochs are all that is asked of them.
+    """
+    count = 0
+    for section in (section for batch in found for section in batch.sections):
+        heads = section.entries.heads
+        count += len(heads)
+        if section.partition in logs:
+            bare = replace(section, entries=Entries(heads, (b"",) * len(heads)))
+            logs[section.partition].replay(wal.number, bare, wal.path)
+    return count

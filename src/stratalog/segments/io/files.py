@@ -329,12 +329,19 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
     return size
 
 
-def read_file(files: ReadableFiles, path: str) -> bytes:
+@contextlib.contextmanager
+def opened(files: ReadableFiles, path: str) -> Iterator[File]:
+    """An existing file to read, closed at the end."""
     file = files.open(path)
     try:
-        return file.read_at(0, file.size())
+        yield file
     finally:
         file.close()
+
+
+def read_file(files: ReadableFiles, path: str) -> bytes:
+    with opened(files, path) as file:
+        return file.read_at(0, file.size())
 
 
 def typed(error: OSError, doing: str, path: str | None = None) -> StratalogError:

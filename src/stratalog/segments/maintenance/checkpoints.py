@@ -112,7 +112,7 @@ class Checkpoints:
             if number not in layout.partitions:
                 return None
             self._check(partition, made)
-            current = layout.partition(number)
+            current = layout.partitions[number]
             dead = dead_segments(current.files, made.live, made.index)
             return Checkpointed(
                 number, CheckpointFile(path, size, made.index), tuple(file.path for file in dead)

@@ -7,6 +7,9 @@ Everything here is durable, and all that changes it is told when it has become s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import EMPTY, IndexSet
@@ -23,18 +26,59 @@ from stratalog.segments.format import (
 )
 from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.read.reader import Watch
-from stratalog.segments.write_ahead import Journal
+
+_RESTORE = "Keep the data directory. Restore the partition from another replica."
+
+
+class LayoutOwner(Protocol):
+    """Keeps the current layout: the journal of a running disk, or a ``LayoutCopy``."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def amend(self, change: Callable[[Layout], Layout]) -> None:
+        """Change the layout by what a batch of the WAL says."""
+
+
+@dataclass(slots=True)
+class LayoutCopy:
+    """The layout of a disk that is only inspected."""
+
+    layout: Layout
+
+    def amend(self, change: Callable[[Layout], Layout]) -> None:
+        self.layout = change(self.layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Entries that a batch of the WAL follows, and that are not there."""
+
+    after: int
+    before: int
+    path: str
+    """Of the WAL file with the batch."""
+
+    def error(self, partition: str, hint: str) -> Corrupt:
+        return Corrupt(
+            f"partition {partition!r} lacks what lies between {self.after} and {self.before}, "
+            f"which a batch in {self.path} follows",
+            hint=hint,
+            path=self.path,
+            expected=self.after,
+            actual=self.before,
+        )
 
 
 class DurableLog:
     """Where a partition stands."""
 
     def __init__(
-        self, journal: Journal, number: int, name: str, checkpoint: Checkpoint | None
+        self, owner: LayoutOwner, number: int, name: str, checkpoint: Checkpoint | None
     ) -> None:
         self.number = number
         self.name = name
-        self._journal = journal
+        self._owner = owner
         self._checkpoint = checkpoint
         self._tables: deque[Memtable] = deque()
         layout = self.layout
@@ -43,8 +87,8 @@ class DurableLog:
         check_sequence(layout)
         self.lineage = checkpoint.lineage if checkpoint else Lineage()
         """Up to the checkpoint, until ``recovered`` or the first write adds the rest."""
-        self._gap: tuple[int, int, str] | None = None
-        """While the WAL is replayed: what is missing between two indexes, and where it shows."""
+        self.gap: Gap | None = None
+        """While the WAL is replayed: what is missing so far."""
         self.watches: set[Watch] = set()
         """Of those who read it now."""
 
@@ -54,7 +98,7 @@ class DurableLog:
     @property
     def layout(self) -> PartitionLayout:
         """Its files. There are none any more if it was removed."""
-        found = self._journal.layout.partitions.get(self.number)
+        found = self._owner.layout.partitions.get(self.number)
         return found or PartitionLayout(self.number, self.name)
 
     @property
@@ -71,6 +115,12 @@ class DurableLog:
     def checkpoint_info(self) -> Checkpoint | None:
         """The current checkpoint, without its state."""
         return self._checkpoint
+
+    @property
+    def first(self) -> int:
+        """The first index above the checkpoint, or where the log begins."""
+        above = self.indexes.floor(self.checkpoint_index + 1).first
+        return self.checkpoint_index + 1 if above is None else above
 
     @property
     def last(self) -> int:
@@ -163,39 +213,38 @@ class DurableLog:
         What it follows may be missing, if a later one overwrites both: then what was between them
         was dead before its own WAL file was flushed.
         """
-        if section.previous > self.last and self._gap is None:
-            self._gap = (self.last, section.previous, path)
-        elif self._gap is not None and section.previous <= self._gap[0]:
-            self._gap = None
+        if section.previous > self.last and self.gap is None:
+            self.gap = Gap(self.last, section.previous, path)
+        elif self.gap is not None and section.previous <= self.gap.after:
+            self.gap = None
         self._take_up(wal, section)
 
     def recovered(self) -> None:
-        """All WAL files are replayed. ``Corrupt`` if something is missing that lives.
+        """All WAL files are replayed. ``Corrupt`` if something is missing that lives."""
+        self.find_lineage()
+        if self.gap is not None:
+            raise self.gap.error(self.name, _RESTORE)
+        if missing := self.missing:
+            raise Corrupt(
+                f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
+                hint=_RESTORE,
+                actual=missing,
+            )
 
-        Only now is it known which entries of the files count, and so what the lineage is: a
-        checkpoint may have been made from entries that overwrite them, and are in the WAL alone.
+    @property
+    def missing(self) -> IndexSet:
+        """What lives by the checkpoint and is not here."""
+        return self.live - self.indexes
+
+    def find_lineage(self) -> None:
+        """After all WAL files are replayed: only now is it known which entries of the files count.
+
+        A checkpoint may have been made from entries that overwrite them, and are in the WAL alone.
         """
         self.lineage = lineage_of(self.layout, self.lineage)
         for table in self._tables:
             for run in table.runs():
                 self.lineage = self._lineage_after(run.first - 1, run)
-        if self._gap is not None:
-            reached, previous, path = self._gap
-            raise Corrupt(
-                f"partition {self.name!r} lacks what lies between {reached} and {previous}, "
-                f"which a batch in {path} follows",
-                hint="Keep the data directory. Restore the partition from another replica.",
-                path=path,
-                expected=reached,
-                actual=previous,
-            )
-        missing = self.live - self.indexes
-        if missing:
-            raise Corrupt(
-                f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
-                hint="Keep the data directory. Restore the partition from another replica.",
-                actual=missing,
-            )
 
     def _lineage_after(self, previous: int, entries: Entries) -> Lineage:
         floor = max(previous, self.checkpoint_index)
@@ -209,7 +258,7 @@ class DurableLog:
             partition = layout.partitions.get(number)
             return layout if partition is None else layout.having(partition.cut_after(after))
 
-        self._journal.amend(cut)
+        self._owner.amend(cut)
 
     def table_of(self, wal: int) -> Memtable | None:
         """The memtable of a WAL file, if it has something of this partition."""

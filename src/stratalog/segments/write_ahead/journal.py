@@ -41,6 +41,7 @@ from stratalog.segments.io import (
     ReadableFiles,
     Tasks,
     in_sync_thread,
+    opened,
     read_file,
     typed,
 )
@@ -288,12 +289,9 @@ def _replay_one(files: ReadableFiles, disk: bytes, path: str) -> Replayed | None
 def replay_more(files: ReadableFiles, replayed: Replayed) -> Replayed:
     """What the same journal says now, if records were added: for those who look on."""
     path, start = replayed.path, replayed.end - HEAD_BYTES
-    file = files.open(path)
-    try:
+    with opened(files, path) as file:
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path)
         data = bytes(HEAD_BYTES) + file.read_at(replayed.end, file.size() - replayed.end)
-    finally:
-        file.close()
     layout, last, end = replayed.layout, replayed.last_record, replayed.end
     rest = replace(head, first=last + 1)
     for frame in frames(data, rest, path, _has_no_body):
