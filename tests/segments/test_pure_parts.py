@@ -14,7 +14,7 @@ from segments.disks import entries
 from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened
 from stratalog.indexset import EMPTY, INDEX_MAX, IndexSet
 from stratalog.segments.admit_write import Tail, admit, check_write, without_checkpointed
-from stratalog.segments.format.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged
+from stratalog.segments.format.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged, divided
 from stratalog.segments.format.layout import (
     PartitionLayout,
     SegmentFile,
@@ -23,7 +23,6 @@ from stratalog.segments.format.layout import (
 )
 from stratalog.segments.format.lineage import Lineage, steps_of
 from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
-from stratalog.segments.maintenance.flush_wal import divided
 
 # Lineages
 

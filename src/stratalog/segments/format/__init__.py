@@ -18,6 +18,7 @@ from stratalog.segments.format.entries import (
     Entry,
     cut,
     damaged,
+    divided,
     joined,
 )
 from stratalog.segments.format.frame import HEAD_BYTES, MAJOR, Frame, Head, frame_head, frames
@@ -107,6 +108,7 @@ __all__ = [
     "damaged",
     "decode_edit",
     "decode_set",
+    "divided",
     "encode_edit",
     "encode_set",
     "frame_head",

@@ -278,6 +278,19 @@ def joined(several: Sequence[Entries]) -> Entries:
     return Entries(np.concatenate([each.heads for each in several]), payloads)
 
 
+def divided(entries: Entries, entries_max: int, bytes_max: int) -> Iterator[Entries]:
+    """In parts that keep within both limits. An entry that alone is larger is a part by itself."""
+    sizes = entries.heads["size"].astype(np.int64) + HEAD.itemsize
+    before = np.cumsum(sizes) - sizes
+    start = 0
+    while start < len(entries):
+        limit = int(before[start]) + bytes_max
+        stop = int(np.searchsorted(before + sizes, limit, side="right"))
+        stop = min(max(stop, start + 1), start + entries_max)
+        yield entries.part(start, stop)
+        start = stop
+
+
 def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
     """Payloads that lie one after another, as bytes of their own."""
     ends = np.cumsum(sizes)

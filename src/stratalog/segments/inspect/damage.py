@@ -7,7 +7,7 @@ order by itself; a directory with nothing but remarks is clean.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 _KEEP = "Keep the file. Restore the partition from another replica."
 _PUT_BACK = "Put it back from a copy of this data directory, or restore from other replicas."
@@ -132,17 +132,9 @@ class DiskDamage:
 
     def to_dict(self) -> dict[str, object]:
         """For programs."""
-        return {
-            "kind": self.kind.value,
-            "path": self.path,
-            "partition": self.partition,
-            "index": self.index,
-            "count": self.count,
-            "byte": self.byte,
-            "detail": self.detail,
-            "meaning": self.kind.meaning,
-            "remedy": self.kind.remedy,
-        }
+        kind = self.kind
+        facts = {**asdict(self), "kind": kind.value}
+        return {**facts, "meaning": kind.meaning, "remedy": kind.remedy}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +162,9 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, object]:
         """For programs: nothing but what JSON has."""
-        return {
-            "path": self.path,
-            "clean": self.clean,
+        listed = {
             "damages": [each.to_dict() for each in self.damages],
             "remarks": [each.to_dict() for each in self.remarks],
             "leftovers": list(self.leftovers),
-            "partitions": self.partitions,
-            "segments": self.segments,
-            "wals": self.wals,
-            "entries": self.entries,
-            "bytes": self.bytes,
-            "gone": self.gone,
         }
+        return {"path": self.path, "clean": self.clean, **asdict(self), **listed}

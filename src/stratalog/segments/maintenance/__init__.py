@@ -3,7 +3,7 @@
 from stratalog.segments.maintenance.checkpoints import Checkpoints, HeldState, IncomingCheckpoint
 from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.compactor import Compactor
-from stratalog.segments.maintenance.flush_wal import WalFlusher, divided
+from stratalog.segments.maintenance.flush_wal import WalFlusher
 from stratalog.segments.maintenance.remove_files import FileRemover
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "HeldState",
     "IncomingCheckpoint",
     "WalFlusher",
-    "divided",
     "needed",
 ]

@@ -15,16 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from stratalog.errors import Closed, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
-    HEAD,
     Edit,
     Entries,
     Flushed,
@@ -32,6 +29,7 @@ from stratalog.segments.format import (
     Layout,
     SegmentFile,
     WalFile,
+    divided,
     joined,
 )
 from stratalog.segments.io import Tasks, in_thread, typed
@@ -207,19 +205,6 @@ def _parts(
         if kept or table.cut_after is not None:
             parts[number] = FlushedPart(kept, table.cut_after)
     return parts
-
-
-def divided(entries: Entries, entries_max: int, bytes_max: int) -> Iterator[Entries]:
-    """In parts that keep within both limits. An entry that alone is larger is a part by itself."""
-    sizes = entries.heads["size"].astype(np.int64) + HEAD.itemsize
-    before = np.cumsum(sizes) - sizes
-    start = 0
-    while start < len(entries):
-        limit = int(before[start]) + bytes_max
-        stop = int(np.searchsorted(before + sizes, limit, side="right"))
-        stop = min(max(stop, start + 1), start + entries_max)
-        yield entries.part(start, stop)
-        start = stop
 
 
 def _as_ours(error: Exception) -> StratalogError:

@@ -7,7 +7,7 @@ The source goes on as always. If a newer checkpoint takes away an entry that it 
 makes a new offer; what has arrived stays there. The replica takes no other writes meanwhile. Cut
 short anywhere, by either side or by a crash, it is begun again.
 
-What is decided is in ``transfer``, and is pure. Here is who waits for what.
+What each side decides is pure and lies in ``copy_rules``; the two drivers are here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 from stratalog.errors import Conflict, Corrupt, Invalid, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
-from stratalog.segments.format import HEAD, Checkpoint, Entries, joined
-from stratalog.segments.maintenance import HeldState, divided
+from stratalog.segments.format import HEAD, Checkpoint, Entries, divided, joined
+from stratalog.segments.maintenance import HeldState
 from stratalog.segments.partition import Exclusive, Partition
-from stratalog.segments.transfer.copy_rules import Receiving, Sending, Standing, Window, agree
+from stratalog.segments.transfer.copy_rules import Receiving, ReplicaState, Sending, Window, agree
 from stratalog.segments.transfer.messages import (
     Ack,
     End,
@@ -79,6 +79,40 @@ class TransferReport:
     restarts: int
     last: int
     """Where the replica's log ends."""
+
+
+@dataclass(slots=True)
+class _Copied:
+    """What one side has copied so far."""
+
+    entries: int = 0
+    payload_bytes: int = 0
+    state_bytes: int = 0
+    checkpoint: int | None = None
+    truncated_after: int | None = None
+
+    def add(self, entries: Entries) -> None:
+        self.entries += len(entries)
+        self.payload_bytes += entries.payload_bytes
+
+    def add_state(self, checkpoint: int, size: int) -> None:
+        self.checkpoint = checkpoint
+        self.state_bytes += size
+
+    def add_cut(self, after: int | None) -> None:
+        known = [each for each in (self.truncated_after, after) if each is not None]
+        self.truncated_after = min(known, default=None)
+
+    def report(self, restarts: int, last: int) -> TransferReport:
+        return TransferReport(
+            self.entries,
+            self.payload_bytes,
+            self.state_bytes,
+            self.checkpoint,
+            self.truncated_after,
+            restarts,
+            last,
+        )
 
 
 DEFAULT_OPTIONS = TransferOptions()
@@ -178,9 +212,7 @@ class _Source:
         self._options = options
         self._window = Window(options.window_bytes)
         self._number = 0
-        self._entries = self._payload_bytes = self._state_bytes = 0
-        self._checkpoint: int | None = None
-        self._cut_after: int | None = None
+        self._copied = _Copied()
 
     async def send(self) -> TransferReport:
         for restarts in range(self._options.restarts_max + 1):
@@ -195,15 +227,7 @@ class _Source:
             finally:
                 if held is not None:
                     held.close()
-            return TransferReport(
-                entries=self._entries,
-                payload_bytes=self._payload_bytes,
-                state_bytes=self._state_bytes,
-                checkpoint=self._checkpoint,
-                truncated_after=self._cut_after,
-                restarts=restarts,
-                last=offer.last,
-            )
+            return self._copied.report(restarts, offer.last)
         raise Unavailable(
             f"checkpoints of {self._partition.name!r} come faster than they can be copied",
             hint="Copy again: what has arrived stays. Or take fewer checkpoints meanwhile.",
@@ -223,7 +247,7 @@ class _Source:
         has = await self.channel.receive()
         if not isinstance(has, Has):
             raise self.channel.unexpected(has)
-        self._cut_after = _lower(self._cut_after, has.cut_after)
+        self._copied.add_cut(has.cut_after)
         sending = Sending(offer, has, self._number)
         try:
             await self._put(sending, sending.live)
@@ -243,8 +267,7 @@ class _Source:
                 if message is None:
                     raise _Stale
                 await self._send(message)
-                self._entries += len(entries)
-                self._payload_bytes += entries.payload_bytes
+                self._copied.add(entries)
         if sending.lacks(wanted):
             raise _Stale
 
@@ -278,8 +301,7 @@ class _Source:
             sent += len(data)
             if sent == total:
                 break
-        self._state_bytes += total
-        self._checkpoint = held.checkpoint.index
+        self._copied.add_state(held.checkpoint.index, total)
 
     async def _send(self, message: Put | StatePart | End) -> None:
         while self._window.is_full():
@@ -300,9 +322,7 @@ class _Replica:
         self._alone = alone
         self._channel = channel
         self._number = 0
-        self._entries = self._payload_bytes = self._state_bytes = 0
-        self._checkpoint: int | None = None
-        self._cut_after: int | None = None
+        self._copied = _Copied()
 
     async def receive(self) -> TransferReport:
         restarts = -1
@@ -312,25 +332,17 @@ class _Replica:
                 raise self._channel.unexpected(message)
             restarts += 1
             message = await self._take(message)
-        return TransferReport(
-            entries=self._entries,
-            payload_bytes=self._payload_bytes,
-            state_bytes=self._state_bytes,
-            checkpoint=self._checkpoint,
-            truncated_after=self._cut_after,
-            restarts=restarts,
-            last=self._partition.last,
-        )
+        return self._copied.report(restarts, self._partition.last)
 
     async def _take(self, offer: Offer) -> Message | None:
         """Take what is offered. Returns what came instead, or nothing at the end."""
         partition = self._partition
         agreement = agree(
-            Standing(partition.checkpoint_index, partition.indexes, partition.lineage), offer
+            ReplicaState(partition.checkpoint_index, partition.indexes, partition.lineage), offer
         )
         if agreement.cut_after is not None:
             await self._alone.truncate(agreement.cut_after)
-            self._cut_after = _lower(self._cut_after, agreement.cut_after)
+            self._copied.add_cut(agreement.cut_after)
         await self._channel.send(agreement.answer)
         receiving = Receiving(offer, agreement, self._number)
         incoming = self._alone.incoming(_checkpoint_of(offer)) if agreement.wants_state else None
@@ -338,14 +350,15 @@ class _Replica:
             while True:
                 message = await self._channel.receive()
                 if isinstance(message, Put):
-                    await self._write(message.previous, receiving.put(message))
+                    entries = receiving.put(message)
+                    await self._alone.write(message.previous, entries)
+                    self._copied.add(entries)
                 elif isinstance(message, StatePart) and incoming is not None:
                     is_last = receiving.state_part(message)
                     await incoming.write(message.body)
                     if is_last:
                         await incoming.commit()
-                        self._state_bytes += offer.state_bytes
-                        self._checkpoint = offer.checkpoint
+                        self._copied.add_state(offer.checkpoint, offer.state_bytes)
                 elif isinstance(message, End):
                     receiving.end(message)
                 else:
@@ -357,11 +370,6 @@ class _Replica:
         finally:
             if incoming is not None:
                 incoming.discard()
-
-    async def _write(self, previous: int, entries: Entries) -> None:
-        await self._alone.write(previous, entries)
-        self._entries += len(entries)
-        self._payload_bytes += entries.payload_bytes
 
 
 def _offer(partition: Partition) -> Offer:
@@ -392,11 +400,6 @@ def _checkpoint_of(offer: Offer) -> Checkpoint:
         state_crc=offer.state_crc,
         state_at=0,
     )
-
-
-def _lower(one: int | None, other: int | None) -> int | None:
-    """Of those that there are."""
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _parts(gathered: list[Entries], size_max: int) -> Iterator[Entries]:

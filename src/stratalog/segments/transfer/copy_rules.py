@@ -29,8 +29,8 @@ from stratalog.segments.transfer.messages import Ack, End, Has, Offer, Put, Stat
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where the log of a replica stands."""
+class ReplicaState:
+    """What the log of a replica holds."""
 
     checkpoint: int
     """Its index; 0 if there is none."""
@@ -69,7 +69,7 @@ class Agreement:
         )
 
 
-def agree(own: Standing, offer: Offer) -> Agreement:
+def agree(own: ReplicaState, offer: Offer) -> Agreement:
     """Which part of its log a replica keeps, and what it misses.
 
     The checkpoint is not needed if the replica has a later one, or has every entry from its own
@@ -114,7 +114,7 @@ def agree(own: Standing, offer: Offer) -> Agreement:
     )
 
 
-def _must_have(own: Standing, live: IndexSet) -> None:
+def _must_have(own: ReplicaState, live: IndexSet) -> None:
     lost = live - own.indexes
     if lost:
         raise Corrupt(
