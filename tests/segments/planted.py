@@ -19,12 +19,12 @@ from stratalog.segments.format.entries import Entries, Heads
 from stratalog.segments.format.layout import Layout, PartitionLayout
 from stratalog.segments.format.wal_file import batch_parts
 from stratalog.segments.io.files import FileSystem
-from stratalog.segments.partition import Partition
-from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.maintenance import compactor as compacting
 from stratalog.segments.maintenance import flush_wal as flushing
 from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.flush_wal import WalFlusher
+from stratalog.segments.partition import Partition
+from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.write_ahead.journal import Replayed, replay_journal
 from stratalog.segments.write_ahead.wal import Wal, Write, _OpenWal
 

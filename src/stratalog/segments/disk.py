@@ -19,7 +19,16 @@ from typing import Self
 from stratalog.errors import Conflict, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.engine import Engine
-from stratalog.segments.format import HEAD_BYTES, Created, Edit, Layout, Removed
+from stratalog.segments.format import (
+    HEAD_BYTES,
+    Created,
+    Edit,
+    Layout,
+    Removed,
+    prepare_folders,
+    read_identity,
+    write_identity,
+)
 from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
@@ -27,12 +36,8 @@ from stratalog.segments.recover import (
     Found,
     find,
     make_durable,
-    new_disk_id,
-    prepare_folders,
-    read_identity,
     replay_wal,
     tidy,
-    write_identity,
 )
 from stratalog.segments.stats import DiskStats
 
@@ -191,7 +196,7 @@ async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> 
     identity = await in_thread(lambda: read_identity(files))
     found: Found | None = None
     if identity is None:
-        disk_id = new_disk_id(runtime)
+        disk_id = runtime.new_id(32)
         await in_thread(lambda: prepare_folders(files))
     else:
         disk_id = identity.disk

@@ -18,6 +18,7 @@ import numpy as np
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments.format import (
+    DISK,
     HEAD_BYTES,
     Batch,
     Checkpoint,
@@ -41,7 +42,7 @@ from stratalog.segments.inspect.disk_snapshot import (
 )
 from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
 from stratalog.segments.read import DurableLog
-from stratalog.segments.recover import DISK, size_of, wal_head
+from stratalog.segments.recover import size_of, wal_head
 
 Kind = DiskDamageKind
 

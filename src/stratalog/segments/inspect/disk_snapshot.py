@@ -17,18 +17,22 @@ from typing import TypeVar
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.indexset import EMPTY
 from stratalog.segments.format import (
+    DISK,
+    FOLDERS,
+    SUFFIXES,
     Batch,
     Checkpoint,
     Entries,
+    Identity,
     Layout,
     Lineage,
     WalFile,
     live_path,
     read_checkpoint,
+    read_identity,
 )
 from stratalog.segments.io import File, LocalFiles, ReadableFiles, opened
 from stratalog.segments.read import DurableLog, LayoutCopy
-from stratalog.segments.recover import DISK, FOLDERS, SUFFIXES, Identity, read_identity
 from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
 
 T = TypeVar("T")
