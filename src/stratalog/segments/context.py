@@ -25,13 +25,13 @@ class DiskContext:
     """Removes files that no record of the journal names. Returns at once."""
 
     def new_nonce(self) -> str:
-        """Tells a new file from every other one, in its name and in its head."""
+        """16 hex digits that distinguish a new file, in its name and in its head."""
         return self.runtime.new_id(16)
 
     async def begin_file(self, path: str, write: Callable[[File], None], doing: str) -> File:
-        """A new file to which more will be written. Its name is durable after ``write``.
+        """A new file that stays open. ``write`` writes its beginning; then its name is synced.
 
-        If that fails, the file is removed and the error says what was being done.
+        If that fails, the file is removed. ``doing`` describes the operation in the error.
         """
 
         def create() -> File:

@@ -1,4 +1,4 @@
-"""What a partition asks of the disk that it lies on. The engine provides it."""
+"""What a partition needs of the disk that it lies on. The engine provides it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,18 @@ from stratalog.segments.write_ahead import Journal, Wal
 class DiskServices(Protocol):
     """The parts of a running disk that all its partitions share."""
 
-    @property
-    def context(self) -> DiskContext:
-        """Options and counters."""
-
-    @property
-    def journal(self) -> Journal:
-        """Says which files a partition has."""
-
-    @property
-    def wal(self) -> Wal:
-        """Makes writes durable."""
-
-    @property
-    def reader(self) -> Reader:
-        """Reads entries."""
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        """Takes, receives and reads checkpoints."""
-
-    @property
-    def compactor(self) -> Compactor:
-        """Runs major compactions."""
+    context: DiskContext
+    """Options and counters."""
+    journal: Journal
+    """Knows the files of each partition."""
+    wal: Wal
+    """Makes writes durable."""
+    reader: Reader
+    """Reads entries."""
+    checkpoints: Checkpoints
+    """Takes, installs and reads checkpoints."""
+    compactor: Compactor
+    """Runs major compactions."""
 
     def must_be_open(self) -> None:
-        """``Closed`` after it was closed, ``Unavailable`` after a defect has stopped it."""
+        """``Closed`` after the disk was closed, ``Unavailable`` after a defect stopped it."""

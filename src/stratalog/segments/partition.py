@@ -71,7 +71,7 @@ class Partition(DurableLog):
         files = self.layout.files
         return PartitionStatus(
             name=self.name,
-            first=self.first,
+            first=self._first,
             last=self.last,
             epoch=self.epoch,
             checkpoint=self.checkpoint_index,
@@ -214,7 +214,7 @@ class Partition(DurableLog):
         await asyncio.shield(answer)
 
     @contextlib.contextmanager
-    def _keeping(self, index: int) -> Iterator[None]:
+    def keeping(self, index: int) -> Iterator[None]:
         """While a checkpoint is taken: nothing that it contains is cut off.
 
         ``Conflict`` if that is already on its way.
@@ -289,7 +289,7 @@ class Partition(DurableLog):
         """
         self.must_be_there()
         self._must_not_change()
-        await self._disk.checkpoints.take(self, index, state, live, self._keeping(index))
+        await self._disk.checkpoints.take(self, index, state, live, self.keeping(index))
 
     def _incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
         self.must_be_there()

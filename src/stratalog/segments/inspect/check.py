@@ -36,12 +36,10 @@ from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamag
 from stratalog.segments.inspect.disk_snapshot import (
     READS_OF_DAMAGE,
     DiskSnapshot,
-    replay_batches,
-    replayed_log,
     take_snapshot,
 )
+from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
 from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
-from stratalog.segments.read import DurableLog
 from stratalog.segments.recover import size_of, wal_head
 
 Kind = DiskDamageKind
@@ -283,7 +281,7 @@ class _Check:
         logs = {}
         for number, layout in self._seen.layout.partitions.items():
             try:
-                logs[number] = replayed_log(self._seen, number)
+                logs[number] = ReplayedLog(self._seen, number)
             except Corrupt as error:
                 path = error.path or layout.name
                 self._damage(Kind.SEQUENCE_GAP, path, layout, detail=str(error))
@@ -305,7 +303,7 @@ class _Check:
                     detail=repr(missing),
                 )
 
-    def _wals(self, logs: dict[int, DurableLog]) -> None:
+    def _wals(self, logs: dict[int, ReplayedLog]) -> None:
         layout = self._seen.layout
         wals = sorted(layout.wals, key=lambda wal: wal.number)
         heads = [self._wal_head(wal) for wal in wals]

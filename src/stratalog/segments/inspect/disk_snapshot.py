@@ -10,29 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
-from stratalog.indexset import EMPTY
 from stratalog.segments.format import (
     DISK,
     FOLDERS,
     SUFFIXES,
-    Batch,
     Checkpoint,
-    Entries,
     Identity,
     Layout,
-    Lineage,
-    WalFile,
     live_path,
     read_checkpoint,
     read_identity,
 )
 from stratalog.segments.io import File, LocalFiles, ReadableFiles, opened
-from stratalog.segments.read import DurableLog, LayoutCopy
 from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
 
 T = TypeVar("T")
@@ -258,34 +252,3 @@ def _checkpoints(
         except Corrupt as error:
             found[number] = error
     return found
-
-
-# The partitions, as a node would find them
-
-
-def replayed_log(found: DiskSnapshot, number: int) -> DurableLog:
-    """The log of a partition, to which the WAL is to be added with ``replay_batches``.
-
-    Without its live set and lineage if its checkpoint cannot be read.
-    """
-    layout = found.layout.partitions[number]
-    checkpoint = found.checkpoints.get(number)
-    if layout.checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        checkpoint = Checkpoint(layout.checkpoint.index, EMPTY, Lineage(), 0, 0, 0)
-    assert not isinstance(checkpoint, Corrupt)
-    return DurableLog(LayoutCopy(found.layout), number, layout.name, checkpoint)
-
-
-def replay_batches(logs: dict[int, DurableLog], wal: WalFile, found: Sequence[Batch]) -> int:
-    """Add the batches of a WAL file. Gives how many entries they have.
-
-    The logs get no payloads: indexes and epochs are all that is asked of them.
-    """
-    count = 0
-    for section in (section for batch in found for section in batch.sections):
-        heads = section.entries.heads
-        count += len(heads)
-        if section.partition in logs:
-            bare = replace(section, entries=Entries(heads, (b"",) * len(heads)))
-            logs[section.partition].replay(wal.number, bare, wal.path)
-    return count

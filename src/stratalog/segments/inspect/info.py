@@ -14,14 +14,12 @@ from stratalog.indexset import IndexSet
 from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES, SegmentFile, SegmentIndex
 from stratalog.segments.inspect.disk_snapshot import (
     DiskSnapshot,
-    replay_batches,
-    replayed_log,
     retry_while_changing,
     take_snapshot,
 )
+from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
 from stratalog.segments.io import in_thread, opened, typed_errors
 from stratalog.segments.maintenance import needed
-from stratalog.segments.read import DurableLog
 from stratalog.segments.recover import replay_wal, size_of
 
 _ASK_CHECK = "`stratalog disk check` names all that is missing or damaged."
@@ -130,7 +128,7 @@ def _inspect(path: str | os.PathLike[str]) -> DiskReport:
     found = take_snapshot(path)
     try:
         _must_be_there(found)
-        logs = {number: replayed_log(found, number) for number in found.layout.partitions}
+        logs = {number: ReplayedLog(found, number) for number in found.layout.partitions}
         wals = []
         for wal, batches, _ in replay_wal(found.files, found.disk, found.layout):
             entries = replay_batches(logs, wal, batches)
@@ -161,7 +159,7 @@ def _must_be_there(found: DiskSnapshot) -> None:
             raise checkpoint
 
 
-def _partition_report(found: DiskSnapshot, log: DurableLog) -> PartitionReport:
+def _partition_report(found: DiskSnapshot, log: ReplayedLog) -> PartitionReport:
     keep = needed(log.live, log.checkpoint_index)
     stored = log.layout.checkpoint
     return PartitionReport(

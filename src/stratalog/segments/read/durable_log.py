@@ -31,23 +31,12 @@ _RESTORE = "Keep the data directory. Restore the partition from another replica.
 
 
 class LayoutOwner(Protocol):
-    """Keeps the current layout: the journal of a running disk, or a ``LayoutCopy``."""
-
-    @property
-    def layout(self) -> Layout: ...
-
-    def amend(self, change: Callable[[Layout], Layout]) -> None:
-        """Change the layout by what a batch of the WAL says."""
-
-
-@dataclass(slots=True)
-class LayoutCopy:
-    """The layout of a disk that is only inspected."""
+    """Keeps the current layout: the journal of a running disk, or a copy for inspection."""
 
     layout: Layout
 
     def amend(self, change: Callable[[Layout], Layout]) -> None:
-        self.layout = change(self.layout)
+        """Change the layout by what a batch of the WAL says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +76,7 @@ class DurableLog:
         check_sequence(layout)
         self.lineage = checkpoint.lineage if checkpoint else Lineage()
         """Up to the checkpoint, until ``recovered`` or the first write adds the rest."""
-        self.gap: Gap | None = None
+        self._gap: Gap | None = None
         """While the WAL is replayed: what is missing so far."""
         self.watches: set[Watch] = set()
         """Of those who read it now."""
@@ -117,7 +106,7 @@ class DurableLog:
         return self._checkpoint
 
     @property
-    def first(self) -> int:
+    def _first(self) -> int:
         """The first index above the checkpoint, or where the log begins."""
         above = self.indexes.floor(self.checkpoint_index + 1).first
         return self.checkpoint_index + 1 if above is None else above
@@ -213,18 +202,18 @@ class DurableLog:
         What it follows may be missing, if a later one overwrites both: then what was between them
         was dead before its own WAL file was flushed.
         """
-        if section.previous > self.last and self.gap is None:
-            self.gap = Gap(self.last, section.previous, path)
-        elif self.gap is not None and section.previous <= self.gap.after:
-            self.gap = None
+        if section.previous > self.last and self._gap is None:
+            self._gap = Gap(self.last, section.previous, path)
+        elif self._gap is not None and section.previous <= self._gap.after:
+            self._gap = None
         self._take_up(wal, section)
 
     def recovered(self) -> None:
         """All WAL files are replayed. ``Corrupt`` if something is missing that lives."""
-        self.find_lineage()
-        if self.gap is not None:
-            raise self.gap.error(self.name, _RESTORE)
-        if missing := self.missing:
+        self._find_lineage()
+        if self._gap is not None:
+            raise self._gap.error(self.name, _RESTORE)
+        if missing := self._missing:
             raise Corrupt(
                 f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
                 hint=_RESTORE,
@@ -232,11 +221,11 @@ class DurableLog:
             )
 
     @property
-    def missing(self) -> IndexSet:
+    def _missing(self) -> IndexSet:
         """What lives by the checkpoint and is not here."""
         return self.live - self.indexes
 
-    def find_lineage(self) -> None:
+    def _find_lineage(self) -> None:
         """After all WAL files are replayed: only now is it known which entries of the files count.
 
         A checkpoint may have been made from entries that overwrite them, and are in the WAL alone.
