@@ -1,14 +1,13 @@
-"""Opening a data directory: what a crash left is put in order before anything else happens.
+"""Crash recovery: the steps of opening a data directory that has been used before.
 
-1. ``DISK`` says whose directory it is. It is the last thing that making one writes, so a directory
-   without it has never been used.
-2. The journal says which files there are. One that it names and that is missing, or has another
-   size, is corruption: nothing is guessed.
-3. The WAL files that it names are replayed, in order: their batches have consecutive numbers.
-4. What was found is made durable: a process that was killed may have left it unsynced. A new
+1. ``DISK`` says whose directory it is. A directory without it has never been used.
+2. The journal is replayed. A file that it names and that is missing, or has another size, is
+   corruption: nothing is guessed.
+3. The WAL files that it names are replayed in order. Their batches have consecutive numbers.
+4. What was found is made durable, since a killed process may have left it unsynced, and a new
    journal begins.
-5. What it does not name was left by a crash, and is removed. Not before: the old journal may name
-   it again when the power is lost.
+5. Files that it does not name were left by a crash and are removed. Not earlier: after a loss of
+   power the old journal, which may name them, would count.
 """
 
 from __future__ import annotations
@@ -28,21 +27,20 @@ from stratalog.segments.format import (
     Checkpoint,
     Head,
     Layout,
-    PartitionLayout,
     WalFile,
     batches,
     live_path,
     read_checkpoint,
 )
 from stratalog.segments.io import FileSystem, ReadableFiles, opened, read_file, write_file
-from stratalog.segments.write_ahead import Replayed, replay_journal
+from stratalog.segments.write_ahead import Replayed, must_exist, replay_journal
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a data directory holds, before its WAL is replayed."""
+    """The journal and the checkpoints of a data directory, before its WAL is replayed."""
 
     replayed: Replayed
     checkpoints: dict[int, Checkpoint]
@@ -53,25 +51,19 @@ class Found:
 
 
 def find(files: FileSystem, disk: bytes) -> Found:
-    """What the journal says, with everything that it names looked at. Nothing is changed."""
-    replayed = replay_journal(files, disk)
-    if replayed is None:
-        raise Corrupt(
-            "the data directory has no journal",
-            hint="Put it back. Without it nobody knows which files count.",
-            path="journal",
-        )
+    """Replay the journal and check the files that it names. Read-only."""
+    replayed = must_exist(replay_journal(files, disk))
     check_files(files, replayed.layout)
     checkpoints = {}
-    for partition in replayed.layout.partitions.values():
-        found = read_current_checkpoint(files, disk, partition)
-        if found is not None:
-            checkpoints[partition.number] = found
+    for number, named in replayed.layout.checkpoints.items():
+        with opened(files, named.path) as file:
+            live = read_live(files, named.path)
+            checkpoints[number] = read_checkpoint(file, disk, number, named.path, live)
     return Found(replayed, checkpoints)
 
 
 def check_files(files: FileSystem, layout: Layout) -> None:
-    """``Corrupt`` if a file is missing, or has another size than when it was named."""
+    """``Corrupt`` if a named file is missing or has another size."""
     there = {f"{folder}/{name}" for folder in FOLDERS[1:] for name in files.list(folder)}
     sizes = layout.sizes
     for path in sorted(layout.paths):
@@ -97,19 +89,8 @@ def size_of(files: ReadableFiles, path: str) -> int:
         return file.size()
 
 
-def read_current_checkpoint(
-    files: ReadableFiles, disk: bytes, partition: PartitionLayout
-) -> Checkpoint | None:
-    """The checkpoint of a partition. Its live set is taken from the file that has it alone."""
-    if partition.checkpoint is None:
-        return None
-    path = partition.checkpoint.path
-    with opened(files, path) as file:
-        return read_checkpoint(file, disk, partition.number, path, read_live(files, path))
-
-
 def read_live(files: ReadableFiles, path: str) -> IndexSet | None:
-    """The live set of a checkpoint, from the file that has it alone, if that is whole."""
+    """The live set from the cache beside a checkpoint; ``None`` if that is unreadable."""
     try:
         return IndexSet.from_bytes(read_file(files, live_path(path)))
     except (OSError, Corrupt):
@@ -117,11 +98,11 @@ def read_live(files: ReadableFiles, path: str) -> IndexSet | None:
 
 
 def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
-    """Sync what was read. The journal needs none: its successor repeats it.
+    """Sync what was replayed, except the journal, whose successor repeats it.
 
-    If the last sync of a process that was killed had failed, the kernel takes the pages of its
-    batch for clean, so that a sync would do nothing for them. Therefore the last batch of the last
-    file is written again, over itself: whatever is torn of that is as it was.
+    If the last sync of a killed process failed, the kernel takes the pages of its batch for clean,
+    and another sync would skip them. So the last batch of the last file is first written again over
+    itself, with the same bytes.
     """
     files.sync_folder("")
     for wal in layout.wals:
@@ -137,13 +118,13 @@ def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
 
 
 def tidy(files: FileSystem, found: Found, journal: str) -> list[str]:
-    """Remove what nobody names, and make live-index files again that are missing or damaged.
+    """Remove files that are not named, and rewrite live sets that are missing or damaged.
 
-    ``journal`` is the one that has begun. The one before it is removed by it.
+    ``journal`` is the new one, which has removed its predecessor.
     """
     layout = found.layout
     named = {*layout.paths, found.replayed.path, journal}
-    named.update(live_path(checkpoint.path) for checkpoint in layout.checkpoints)
+    named.update(live_path(checkpoint.path) for checkpoint in layout.checkpoints.values())
     removed = []
     for folder in FOLDERS:
         for name in files.list(folder):
@@ -155,16 +136,14 @@ def tidy(files: FileSystem, found: Found, journal: str) -> list[str]:
                 removed.append(path)
             else:
                 log.warning("%s is not a file of ours and is left alone", path)
-    for partition in layout.partitions.values():
-        if partition.checkpoint is not None:
-            _mend_live(files, partition.checkpoint.path, found.checkpoints[partition.number].live)
+    for number, checkpoint in layout.checkpoints.items():
+        if read_live(files, checkpoint.path) is None:
+            _rewrite_live(files, checkpoint.path, found.checkpoints[number].live)
     return removed
 
 
-def _mend_live(files: FileSystem, path: str, live: IndexSet) -> None:
-    if read_live(files, path) is not None:
-        return
-    log.warning("the live set beside %s is made again from the checkpoint", path)
+def _rewrite_live(files: FileSystem, path: str, live: IndexSet) -> None:
+    log.warning("the live set beside %s is rewritten from the checkpoint", path)
     new = live_path(path) + ".new"
     write_file(files, new, [live.to_bytes()])
     files.rename(new, live_path(path))
@@ -174,9 +153,9 @@ def _mend_live(files: FileSystem, path: str, live: IndexSet) -> None:
 def replay_wal(
     files: ReadableFiles, disk: bytes, layout: Layout
 ) -> Iterator[tuple[WalFile, list[Batch], int]]:
-    """Each WAL file with the batches of it that count, and the number of the batch after them.
+    """For each WAL file the batches that count, and the number of the batch after them.
 
-    ``Corrupt`` if a batch in the middle is damaged, or if there is none where one should be.
+    ``Corrupt`` if a batch in the middle is damaged or missing.
     """
     wals = sorted(layout.wals, key=lambda wal: wal.number)
     heads = [wal_head(files, disk, wal) for wal in wals]
@@ -193,7 +172,7 @@ def replay_wal(
         found = list(batches(read_file(files, wal.path), head, wal.path))
         following = heads[place + 1].first if place + 1 < len(heads) else None
         if following is not None and found and following == found[-1].number:
-            found.pop()  # its sync failed, and the next file has it again or has another
+            found.pop()  # its sync failed: the next file replaces it
         expected = head.first + len(found)
         end = found[-1].end if found else HEAD_BYTES
         before = f"{wal.path} is damaged at byte {end}, or lacks what followed: "

@@ -154,13 +154,13 @@ class Layout(msgspec.Struct, frozen=True):
     def sizes(self) -> dict[str, int]:
         """Of the segments and checkpoints, by path. A WAL file grows, and has no size here."""
         sizes = {file.path: file.size for each in self.partitions.values() for file in each.files}
-        return sizes | {checkpoint.path: checkpoint.size for checkpoint in self.checkpoints}
+        return sizes | {each.path: each.size for each in self.checkpoints.values()}
 
     @property
-    def checkpoints(self) -> list[CheckpointFile]:
-        """The current ones of all partitions that have one."""
-        found = (each.checkpoint for each in self.partitions.values())
-        return [checkpoint for checkpoint in found if checkpoint is not None]
+    def checkpoints(self) -> dict[int, CheckpointFile]:
+        """The current checkpoint of each partition that has one."""
+        partitions = self.partitions.items()
+        return {number: each.checkpoint for number, each in partitions if each.checkpoint}
 
     def having(self, partition: PartitionLayout) -> Layout:
         return msgspec.structs.replace(

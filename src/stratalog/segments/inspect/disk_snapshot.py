@@ -27,7 +27,7 @@ from stratalog.segments.format import (
     read_identity,
 )
 from stratalog.segments.io import File, LocalFiles, ReadableFiles, opened
-from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
+from stratalog.segments.write_ahead import Replayed, must_exist, replay_journal, replay_more
 
 T = TypeVar("T")
 
@@ -191,19 +191,12 @@ def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot | None:
         )
     disk = bytes.fromhex(identity.disk)
     listed = [f"{folder}/{name}" for folder in FOLDERS for name in held.list(folder)]
-    replayed = replay_journal(held, disk)
-    if replayed is None:
-        raise Corrupt(
-            "the data directory has no journal",
-            hint="Put it back. Without it nobody knows which files count.",
-            path="journal",
-        )
-    replayed, missing = _held_together(held, replayed)
+    replayed, missing = _held_together(held, must_exist(replay_journal(held, disk)))
     if missing and not _is_newest(held, disk, replayed):
         return None
     checkpoints = _checkpoints(held, disk, replayed.layout, missing)
     named = replayed.layout.paths | {replayed.path}
-    named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints}
+    named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints.values()}
     ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
     leftovers = [each for each in ours if held.exists(each)]
     return DiskSnapshot(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
@@ -233,7 +226,7 @@ def _is_newest(held: HeldFiles, disk: bytes, replayed: Replayed) -> bool:
 def _may_go(layout: Layout) -> list[str]:
     """What a running node may remove soon, as much of it as one may have open."""
     segments = [file.path for each in layout.partitions.values() for file in each.files]
-    checkpoints = [checkpoint.path for checkpoint in layout.checkpoints]
+    checkpoints = [checkpoint.path for checkpoint in layout.checkpoints.values()]
     wals = [wal.path for wal in layout.wals]
     return [*wals, *checkpoints[:FILES_HELD_MAX], *segments[:FILES_HELD_MAX]]
 
@@ -243,12 +236,12 @@ def _checkpoints(
 ) -> dict[int, Checkpoint | Corrupt]:
     """Each with the live set that it has itself, not with that of the file beside it."""
     found: dict[int, Checkpoint | Corrupt] = {}
-    for number, each in layout.partitions.items():
-        if each.checkpoint is None or each.checkpoint.path in missing:
+    for number, named in layout.checkpoints.items():
+        if named.path in missing:
             continue
         try:
-            with opened(held, each.checkpoint.path) as file:
-                found[number] = read_checkpoint(file, disk, number, each.checkpoint.path)
+            with opened(held, named.path) as file:
+                found[number] = read_checkpoint(file, disk, number, named.path)
         except Corrupt as error:
             found[number] = error
     return found

@@ -177,8 +177,7 @@ class Compactor:
             return Replaced(partition.number, present, by) if present else None
 
         await self._journal.commit(record, creates=creates)
-        named = self._journal.recorded.paths
-        self._context.remove_files([each for each in creates if each not in named])
+        self._journal.remove_unnamed(creates)
         return by.size if by else 0
 
     def _write(

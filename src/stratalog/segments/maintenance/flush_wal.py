@@ -164,8 +164,7 @@ class WalFlusher:
                     self._logs[number].drop_table(wal.number)
 
         await self._journal.commit(record, creates=paths, then=applied)
-        named = self._journal.recorded.paths
-        self._context.remove_files([path for path in paths if path not in named])
+        self._journal.remove_unnamed(paths)
         size = sum(file.size for _, file in written)
         self._context.meters.flush.add(self._context.meters.loop.time() - began, size)
         self._context.meters.flushed_entries += sum(file.entries for _, file in written)

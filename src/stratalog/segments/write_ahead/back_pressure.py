@@ -1,8 +1,7 @@
 """Back-pressure: a write waits until the bytes queued for the WAL leave room for it.
 
 There is room while fewer than ``queue_bytes_max`` bytes are queued and the flush queue is not full.
-The limit is checked before a write is let in, so a single one may exceed it. Whoever asks first is
-let in first.
+Writes are let in in the order in which they came; the last one may exceed the limit.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ class BackPressure:
             self._granted -= turn.done() and not turn.cancelled()
 
     def give_back(self, size: int) -> None:
-        """The bytes were written, or are not needed."""
+        """Release reserved bytes: they were written, or are not needed."""
         self._queued_bytes -= size
         self.grant()
 
     def grant(self) -> None:
-        """Let in the writes that wait, as far as there is room."""
+        """Let waiting writes in while there is room."""
         while self._waiting and self._has_room():
             size, turn = self._waiting.popleft()
             if not turn.done():
@@ -68,7 +67,7 @@ class BackPressure:
                 turn.set_result(None)
 
     def close(self) -> None:
-        """Let in everything that waits: it then finds the disk closed."""
+        """Let all waiting writes in: they find the disk closed."""
         self._is_closed = True
         self.grant()
 

@@ -1,4 +1,4 @@
-"""The closed WAL files that wait to become segments: the WAL adds them, the flusher takes them."""
+"""The queue of closed WAL files, from the WAL to the flusher."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FlushQueue:
         self._files_max = files_max
         self._closed: deque[tuple[WalFile, int]] = deque()
         self.wake = asyncio.Event()
-        """Set when the flusher has something to do, also when it should try again at once."""
+        """Set when a file arrives, and when a failed flush should be tried again at once."""
         self.failure: StratalogError | None = None
         """Why the last flush failed, if it did."""
 
@@ -32,10 +32,10 @@ class FlushQueue:
         return self._closed[0]
 
     def put(self, wal: WalFile, next_batch: int) -> None:
-        """A WAL file that is closed, and the number of the first batch after it."""
+        """Add a closed WAL file, with the number of the first batch after it."""
         self._closed.append((wal, next_batch))
         self.wake.set()
 
     def pop(self) -> None:
-        """The oldest one is in segments."""
+        """Drop the oldest file: it is in segments."""
         self._closed.popleft()

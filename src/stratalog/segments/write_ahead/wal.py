@@ -1,13 +1,13 @@
 """The write-ahead log of a node: one file, one batch, one sync for all partitions.
 
-What arrives while a batch is being synced is the next batch. A thread goes from batch to batch as
-long as there is something to write, so that the next one is on its way when the event loop gets to
-tell the writers of the last one.
+This is group commit: writes that arrive during the sync of one batch form the next batch. A thread
+writes batch after batch while there is something to write, so it does not wait for the event loop
+to acknowledge the batch before.
 
-**If a write fails**, its batch did not happen: it has no end. **If a sync fails**, the kernel may
-have dropped the pages and a second sync would report success: the file is given up, and the batch
-is written again to a new one. Only if that fails too, nobody knows: ``Unknown``. After any failure
-the file is closed for good, and the next one says from which batch on it counts.
+**If a write fails**, its batch did not happen, because it has no end. **If a sync fails**, the
+kernel may have dropped the pages, and a second sync would report success: the batch is written
+again to a new file. If that fails too, the result is ``Unknown``. After any failure the file is
+closed for good, and the head of the next one says which batch it begins with.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from stratalog.segments.write_ahead.journal import Journal
 
 @dataclass(eq=False, slots=True)
 class Write:
-    """A section on its way to the disk, and who waits for it."""
+    """A section on its way to the disk, and the future of its writer."""
 
     section: Section
     bytes: int
@@ -47,10 +47,10 @@ class Write:
     acknowledges: IndexSet
 
     def refuse(self, error: StratalogError) -> None:
-        """Let its writer know that it failed."""
+        """Raise an error at its writer."""
         if not self.answer.done():
             self.answer.set_exception(error)
-            self.answer.exception()  # the caller may have given up
+            self.answer.exception()  # the caller may be cancelled: retrieve it
 
 
 @dataclass(eq=False, slots=True)
@@ -64,7 +64,7 @@ class _OpenWal:
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """Why the thread came back: the queue is empty, the file is full, or a batch failed."""
+    """Why the thread returned: the queue is empty, the file is full, or a batch failed."""
 
     failed: list[Write] = field(default_factory=list)
     error: OSError | None = None
@@ -72,7 +72,7 @@ class _Stopped:
 
 
 class Wal:
-    """Takes writes in order and makes them durable in batches."""
+    """Makes writes durable in batches, in their order."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Wal:
         on_failed: Callable[[list[Write]], None],
     ) -> None:
         """``on_durable`` gets the number of the WAL file and the writes of a batch, ``on_failed``
-        the writes that failed. Both are called in the event loop, before the writers learn of it.
+        the writes that failed. Both run in the event loop, before the writers get their results.
         """
         self._context = context
         self._options = context.options
@@ -99,7 +99,7 @@ class Wal:
         self._batch: list[Write] = []
         """What the thread is writing."""
         self._is_in_doubt = False
-        """The last batch of the last file may be there, and nobody counts on it."""
+        """The last batch of the last file may be durable, but its writers were told ``Unknown``."""
         self._queue: deque[Write] = deque()
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -109,7 +109,7 @@ class Wal:
     # For writers
 
     def put(self, write: Write) -> None:
-        """Queue a write for which there is room."""
+        """Queue a write for which ``back_pressure`` has made room."""
         self._queue.append(write)
         self._idle.clear()
         self._wake.set()
@@ -134,16 +134,16 @@ class Wal:
                 self._idle.set()
 
     async def settle(self) -> None:
-        """See to it that a batch of which nobody knows whether it is there does not count.
+        """If a batch is in doubt, begin the next file, whose head says that it does not count.
 
-        The next file says that it does not. Nothing may be built on what it would take away.
+        A record must not rest on entries that such a batch would overwrite.
         """
         async with self._writing:
             if self._is_in_doubt and self._current is None:
                 await self._open_next()
 
     def _give_up(self, error: Exception) -> None:
-        """A defect: nobody is left waiting."""
+        """After a defect: fail all writes, so that no writer waits for ever."""
         batch, self._batch = self._batch, []
         unknown = Unknown(
             f"the WAL has stopped: {error!r}",
@@ -154,12 +154,12 @@ class Wal:
         self._idle.set()
 
     async def end_file(self) -> None:
-        """Close the file, so that it is flushed; the next write begins another."""
+        """Close the file, so that it is flushed. The next write begins another."""
         async with self._writing:
             self._close_current()
 
     def close(self) -> None:
-        """Nothing is written any more."""
+        """Writes that wait for room are let in, and find the disk closed."""
         self.back_pressure.close()
         if self._current is not None:
             self._current.file.close()
@@ -182,7 +182,7 @@ class Wal:
                 self._close_current()
 
     def _write_batches(self) -> _Stopped:
-        """In a thread: batch after batch, until the queue is empty or the file is full."""
+        """In a thread: write batches until the queue is empty or the file is full."""
         current, loop = self._current, self._loop
         assert current is not None
         while self._queue and not self._is_full(current) and not self._journal.is_in_doubt:
@@ -223,7 +223,7 @@ class Wal:
         return writes
 
     async def _recover(self, stopped: _Stopped) -> None:
-        """Give up the file. What may be in it is written again to a new one."""
+        """Close the file. A batch that may be in it is written again to a new one."""
         assert stopped.error is not None
         error: StratalogError = typed(stopped.error, "writing to the WAL", self._path)
         self._close_current()
@@ -233,8 +233,8 @@ class Wal:
                 return
         if self._is_in_doubt:
             error = Unknown(
-                f"{error}: the entries may be in the file, or not",
-                hint="Look at the disk. After the node was opened again, see which entries it has.",
+                f"{error}: the entries may or may not be in the file",
+                hint="Check the disk. Open the node again and see which entries it has.",
                 path=error.path,
             )
         self._fail(stopped.failed, error)
@@ -254,7 +254,7 @@ class Wal:
         return True
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
-        """In the event loop: tell everybody whose entries are on the disk."""
+        """In the event loop: acknowledge the writes of a batch."""
         self._on_durable(wal, writes)
         self._meters.entries += sum(len(write.section.entries) for write in writes)
         for write in writes:
@@ -263,7 +263,7 @@ class Wal:
         self.back_pressure.give_back(sum(write.bytes for write in writes))
 
     def _fail(self, writes: list[Write], error: StratalogError) -> None:
-        """They did not happen, or nobody knows. What was to follow them did not happen either."""
+        """Refuse writes that failed or are in doubt, and the queued writes that follow them."""
         if not writes:
             return
         failed = {write.section.partition for write in writes}
@@ -284,7 +284,7 @@ class Wal:
     # Files
 
     async def _open_next(self) -> None:
-        """A new file: first it is durable, then the journal names it, then it is used."""
+        """Begin a new file. It is durable before the journal names it, and named before its use."""
         number = self._journal.layout.next_wal
         nonce = bytes.fromhex(self._context.new_nonce())
         path = wal_path(number, nonce.hex())
@@ -325,7 +325,7 @@ class Wal:
 
 
 def _before_it_failed(error: StratalogError) -> StratalogError:
-    """For a write whose predecessor failed: it was never sent, so it did not happen."""
+    """The error of a write whose predecessor failed: it was never sent, so it did not happen."""
     if isinstance(error, Unknown):
         return NotHappened(f"the write before it failed: {error}", path=error.path)
     return error.copy()
