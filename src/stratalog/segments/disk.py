@@ -36,8 +36,8 @@ from stratalog.segments.recover import (
     Found,
     find,
     make_durable,
+    remove_leftovers,
     replay_wal,
-    tidy,
 )
 from stratalog.segments.stats import DiskStats
 
@@ -52,7 +52,7 @@ class Disk:
         self._lock = lock
         self._closing: asyncio.Future[None] | None = None
         self.id = disk_id
-        """Born with the data directory, and with it for ever."""
+        """Created with the data directory, and never changed."""
 
     @classmethod
     async def open(
@@ -62,16 +62,16 @@ class Disk:
         *,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Disk:
-        """Open a data directory, or make one. ``Conflict`` if another process has it open.
+        """Open a data directory, or create one. ``Conflict`` if another process has it open.
 
-        ``Corrupt`` if something that was durable is missing or damaged: nothing is changed then.
+        ``Corrupt`` if durable data is missing or damaged. Then nothing has been changed.
         """
         files = LocalFiles(path) if isinstance(path, str | os.PathLike) else path
         opening = asyncio.ensure_future(cls._open(files, options or DiskOptions(), runtime))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # Its threads go on. The directory is given back when they have ended, not before.
+            # Its threads go on. The directory is unlocked when they have ended, not before.
             opening.add_done_callback(_close_again)
             raise
 
@@ -111,7 +111,7 @@ class Disk:
         return sorted(each.name for each in self._engine.partitions.values())
 
     async def partition(self, name: str, *, create: bool = True) -> Partition:
-        """A partition, made if there is none. ``NotFound`` if it is not to be made."""
+        """A partition, created if it does not exist. ``NotFound`` if ``create`` is false."""
         self._must_be_open()
         found = self._find(name)
         if found is not None:
@@ -137,7 +137,7 @@ class Disk:
         return made
 
     async def remove(self, name: str) -> None:
-        """Remove a partition with all that it has. Its entries on their way are given up."""
+        """Remove a partition with all its data. Writes in flight fail."""
         self._must_be_open()
         partition = self._find(name)
         if partition is None:
@@ -157,22 +157,22 @@ class Disk:
         partitions = self._engine.partitions.values()
         return next((each for each in partitions if each.name == name), None)
 
-    # The whole
+    # The whole disk
 
     @property
     def stats(self) -> DiskStats:
-        """What was done since it was opened."""
+        """Counters since it was opened."""
         return self._engine.context.meters.stats()
 
     async def flush(self) -> None:
-        """Close the WAL file and wait until everything is in segments."""
+        """Close the WAL file and wait until all entries are in segments."""
         self._must_be_open()
         await self._engine.wal.drain()
         await self._engine.wal.end_file()
         await self._engine.flusher.drain()
 
     async def close(self) -> None:
-        """Finish what was begun, and give the directory back. It goes on if the caller gives up."""
+        """Finish what was begun and unlock the directory. A cancelled caller does not stop it."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -186,7 +186,7 @@ class Disk:
 
 
 def _close_again(opening: asyncio.Future[Disk]) -> None:
-    """Nobody waits for this disk any more."""
+    """The caller that wanted this disk was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         disk = opening.result()
         disk._closing = asyncio.ensure_future(disk._close())
@@ -209,7 +209,7 @@ async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> 
         await engine.journal.begin()
         if found is not None:
             journal = engine.journal.path
-            await in_thread(lambda: tidy(files, found, journal))
+            await in_thread(lambda: remove_leftovers(files, found, journal))
         if identity is None:
             await in_thread(lambda: write_identity(files, disk_id))
     except BaseException:
@@ -220,7 +220,7 @@ async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> 
 
 
 async def _recover(engine: Engine, found: Found) -> None:
-    """Bring the partitions to where they were, and make sure that it stays so."""
+    """Replay the WAL onto the partitions, and make the result durable."""
     for number, layout in found.layout.partitions.items():
         checkpoint = found.checkpoints.get(number)
         engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
@@ -246,7 +246,7 @@ async def _recover(engine: Engine, found: Found) -> None:
 def _check_name(name: str) -> None:
     if not name or len(name.encode()) > NAME_BYTES_MAX or not name.isprintable():
         raise Invalid(
-            f"not a name of a partition: {name!r}",
+            f"not a valid name of a partition: {name!r}",
             hint=f"A name has 1 to {NAME_BYTES_MAX} bytes, and no control characters.",
         )
 

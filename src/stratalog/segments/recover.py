@@ -117,7 +117,7 @@ def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
             file.close()
 
 
-def tidy(files: FileSystem, found: Found, journal: str) -> list[str]:
+def remove_leftovers(files: FileSystem, found: Found, journal: str) -> None:
     """Remove files that are not named, and rewrite live sets that are missing or damaged.
 
     ``journal`` is the new one, which has removed its predecessor.
@@ -125,7 +125,6 @@ def tidy(files: FileSystem, found: Found, journal: str) -> list[str]:
     layout = found.layout
     named = {*layout.paths, found.replayed.path, journal}
     named.update(live_path(checkpoint.path) for checkpoint in layout.checkpoints.values())
-    removed = []
     for folder in FOLDERS:
         for name in files.list(folder):
             path = f"{folder}/{name}"
@@ -133,13 +132,11 @@ def tidy(files: FileSystem, found: Found, journal: str) -> list[str]:
                 continue
             if path.endswith(SUFFIXES):
                 files.remove(path)
-                removed.append(path)
             else:
                 log.warning("%s is not a file of ours and is left alone", path)
     for number, checkpoint in layout.checkpoints.items():
         if read_live(files, checkpoint.path) is None:
             _rewrite_live(files, checkpoint.path, found.checkpoints[number].live)
-    return removed
 
 
 def _rewrite_live(files: FileSystem, path: str, live: IndexSet) -> None:

@@ -1,4 +1,4 @@
-"""What happens behind the writes: flushing to segments, checkpoints, compaction."""
+"""The work behind the writes: flush to segments, checkpoints, compaction, removal of files."""
 
 from stratalog.segments.maintenance.checkpoints import Checkpoints, HeldState, IncomingCheckpoint
 from stratalog.segments.maintenance.choose_segments import needed

@@ -1,8 +1,8 @@
 """Taking a checkpoint, and installing one that came from another replica.
 
-The state is written to a file, synced, and named by one record of the journal, which also drops
-the segments that it leaves without anything alive: minor compaction. Before the record the old
-checkpoint counts, after it the new one, with nothing in between.
+The state is written to a file and synced. Then one record of the journal names the file and drops
+the segments in which nothing lives any more: minor compaction. Before the record the old checkpoint
+counts, after it the new one.
 """
 
 from __future__ import annotations
@@ -54,36 +54,30 @@ class Checkpoints:
         live: IndexSet,
         keeping: AbstractContextManager[None],
     ) -> None:
-        """A checkpoint of the partition's own log. It goes on if the caller gives up.
+        """A checkpoint of the partition's own log. A cancelled caller does not stop it.
 
         While ``keeping`` is entered, nothing at or below ``index`` may be cut off.
         """
-        await self._tasks.run(self._take(partition, index, state, live, keeping))
 
-    async def _take(
-        self,
-        partition: DurableLog,
-        index: int,
-        state: Buffer,
-        live: IndexSet,
-        keeping: AbstractContextManager[None],
-    ) -> None:
-        if index > partition.last or index < 1:
-            raise Invalid(
-                f"a checkpoint at {index} of a log that ends at {partition.last}",
-                hint="A checkpoint contains what is durable.",
-                expected=partition.last,
-                actual=index,
-            )
-        lineage = partition.lineage.up_to(index)
-        made = checkpoint_of(self.context.disk, partition.number, index, live, lineage, state)
-        with keeping:
-            await self.install(partition, made, [state])
+        async def take() -> None:
+            if index > partition.last or index < 1:
+                raise Invalid(
+                    f"a checkpoint at {index} of a log that ends at {partition.last}",
+                    hint="A checkpoint contains what is durable.",
+                    expected=partition.last,
+                    actual=index,
+                )
+            lineage = partition.lineage.up_to(index)
+            made = checkpoint_of(self.context.disk, partition.number, index, live, lineage, state)
+            with keeping:
+                await self.install(partition, made, [state])
+
+        await self._tasks.run(take())
 
     async def install(
         self, partition: DurableLog, made: Checkpoint, state: Sequence[Buffer]
     ) -> None:
-        """A checkpoint, of the partition's own or received. What it says to live must be here."""
+        """Write a checkpoint and make it current. All live entries that it names must be here."""
         self._check(partition, made)
         incoming = self.incoming(partition, made)
         try:
@@ -101,11 +95,11 @@ class Checkpoints:
         return IncomingCheckpoint(self, partition, replace(made, state_at=len(front)), path, front)
 
     async def settle_wal(self) -> None:
-        """No checkpoint may rest on a batch of which nobody knows whether it is there."""
+        """A checkpoint must not rest on entries that a batch in doubt would overwrite."""
         await self._wal.settle()
 
     async def commit(self, partition: DurableLog, made: Checkpoint, path: str, size: int) -> bool:
-        """Make a checkpoint that is durable the current one. False if the partition is gone."""
+        """Make a durable checkpoint the current one. False if the partition was removed."""
         number = partition.number
 
         def record(layout: Layout) -> Edit | None:
@@ -127,7 +121,7 @@ class Checkpoints:
         return await self._journal.commit(record, creates=creates, then=applied) is not None
 
     async def hold(self, partition: DurableLog) -> HeldState | None:
-        """The current checkpoint with its state, which stays readable when a newer one comes."""
+        """The current checkpoint with its state. It stays readable when a newer one replaces it."""
         while True:
             checkpoint = partition.checkpoint_info
             named = self._current(partition)
@@ -162,11 +156,11 @@ class Checkpoints:
         return layout.checkpoint
 
     async def close(self) -> None:
-        """Wait for those that were begun."""
+        """Wait for the checkpoints that are being taken."""
         await self._tasks.end()
 
     def _check(self, partition: DurableLog, made: Checkpoint) -> None:
-        """What lives at a later checkpoint lived at the one before it, or lies above it."""
+        """A live entry lived at the checkpoint before, or lies above it."""
         if made.index < partition.checkpoint_index:
             raise Conflict(
                 f"{partition.name!r} has a later checkpoint, at {partition.checkpoint_index}",
@@ -191,9 +185,9 @@ class Checkpoints:
 
 
 class IncomingCheckpoint:
-    """A checkpoint that is being written: a file that no record names until it is whole.
+    """A checkpoint that is being written. No record names its file until it is complete.
 
-    A crash leaves a file that opening removes. ``discard`` it whatever comes of it.
+    Call ``discard`` in any case. After a crash, opening removes the file.
     """
 
     def __init__(
@@ -229,12 +223,12 @@ class IncomingCheckpoint:
         await self._file.run(write)
 
     async def commit(self) -> None:
-        """It is whole: now it counts. ``Corrupt`` if it is not the state that was announced."""
+        """Make it current. ``Corrupt`` if the state is not the announced one."""
         made, path = self._made, self._path
         if self._size != made.state_at + made.state_bytes or self._crc != made.state_crc:
             raise Corrupt(
                 f"a state of {self._size - made.state_at} bytes is not the one that was announced",
-                hint="It was changed on its way. Nothing was kept of it: send it again.",
+                hint="It was changed on its way. Nothing of it was kept: send it again.",
                 path=path,
                 expected=made.state_bytes,
                 actual=self._size - made.state_at,
@@ -248,19 +242,19 @@ class IncomingCheckpoint:
 
         await self._file.run(sync)
         await self._checkpoints.settle_wal()
-        self._is_handed_on = True  # from here on the journal knows whether the files are needed
+        self._is_handed_on = True  # from here on the journal decides whether the files stay
         if not await self._checkpoints.commit(self._partition, made, path, self._size):
             self._context.remove_files([path, live_path(path)])
             raise NotFound(f"partition {self._partition.name!r} was removed meanwhile")
 
     def discard(self) -> None:
-        """Let it go: the file too, unless it counts."""
+        """Close the file, and remove it unless it was committed."""
         paths = [] if self._is_handed_on else [self._path, live_path(self._path)]
         self._file.close(lambda: self._context.remove_files(paths))
 
 
 class HeldState:
-    """The state of a checkpoint, kept open."""
+    """The state of a checkpoint, in an open file."""
 
     def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -268,16 +262,16 @@ class HeldState:
         self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
 
     async def open(self) -> None:
-        """``NotFound`` if a newer one has come and it is gone."""
+        """``NotFound`` if a newer checkpoint has replaced it and the file is gone."""
         await self._file.run(lambda _: None)
 
     async def part(self, start: int, size: int) -> bytes:
-        """Some bytes of it, not verified."""
+        """Some bytes of the state, not verified."""
         at = self.checkpoint.state_at + start
         return await self._file.run(lambda file: file.read_at(at, size))
 
     async def whole(self) -> bytes:
-        """All of it, verified."""
+        """The whole state, verified."""
         return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
 
     def close(self) -> None:

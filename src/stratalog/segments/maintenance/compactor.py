@@ -1,12 +1,12 @@
-"""Major compaction: neighbours of which little lives become one segment.
+"""Major compaction: neighbours of which little lives are merged into one segment.
 
-The new file is written beside the old ones, with the checksum of every entry verified and taken
-over, synced, and put in their place by one record of the journal. Until that is durable the old
-ones count. If segments came, went or lost entries meanwhile, the record is made from the list as
-it is then (``PartitionLayout.replaced``).
+The new file is written beside the old ones. The checksum of every entry is verified and copied.
+Then the file is synced, and one record of the journal puts it in their place. Until the record is
+durable the old files count. If segments came, went or lost entries meanwhile, the record is made
+from the layout as it is then (``PartitionLayout.replaced``).
 
-It never runs twice at once for a partition; a request meanwhile is dropped. If the checkpoint has
-moved meanwhile, a minor one follows.
+A partition has at most one run; a request during it is dropped. If the checkpoint moves during a
+run, a minor compaction follows.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from stratalog.segments.read import DurableLog, OpenSegments
 from stratalog.segments.write_ahead import Journal
 
 REWRITES_MAX = 4
-"""How many files of a partition are written at a time."""
+"""Files that are being written at a time, per partition."""
 COPIES_MAX = 2
-"""Of so many the entries are being copied; the others are being synced and recorded."""
+"""Of these, files whose entries are being copied; the others are being synced and recorded."""
 
 log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Runs major compactions, on request and after so many minor ones. One at a time."""
+    """Runs major compactions, one at a time: on request, and after so many minor ones."""
 
     def __init__(self, context: DiskContext, journal: Journal, open_segments: OpenSegments) -> None:
         self._context = context
@@ -52,14 +52,14 @@ class Compactor:
         """How many minor compactions each partition had since its last major one."""
 
     def after_minor(self, partition: DurableLog) -> None:
-        """Count a minor one, and start a major one if it is time."""
+        """Count a minor compaction, and start a major one if it is due."""
         self._minors[partition.number] += 1
         after = self._context.options.major_after_minors
         if after is not None and self._minors[partition.number] >= after:
             self._tasks.start(self._in_background(partition))
 
     async def major(self, partition: DurableLog) -> bool:
-        """Rewrite what is mostly dead. False if a run was going on, which is enough."""
+        """Rewrite segments of which little lives. False if a run was already going on."""
         if partition.number in self._running:
             return False
         return await self._tasks.run(self._major(partition))
@@ -91,7 +91,7 @@ class Compactor:
         return True
 
     async def minor(self, partition: DurableLog) -> None:
-        """Drop the segments of which nothing is needed."""
+        """Drop segments of which nothing is needed."""
 
         def record(layout: Layout) -> Edit | None:
             current = layout.partitions.get(partition.number)
@@ -116,7 +116,7 @@ class Compactor:
                 lambda: self._shares(partition.number, layout.files[:-1], keep)
             )
         except FileNotFoundError:
-            return 0  # a checkpoint removed it meanwhile, and will be followed by another run
+            return 0  # a checkpoint dropped a segment meanwhile; a later run takes the rest
         except OSError as error:
             raise typed(error, "reading segments") from error
         options = self._context.options
@@ -139,7 +139,7 @@ class Compactor:
         return sum(each for each in done if isinstance(each, int))
 
     def _shares(self, partition: int, files: Sequence[SegmentFile], keep: IndexSet) -> list[Share]:
-        """In a thread: how much of each lives. The index of one that wholly lives is not read."""
+        """In a thread: the live part of each. A segment that wholly lives is not opened."""
         shares = []
         for file in files:
             alive = _alive(file, keep)
@@ -183,7 +183,7 @@ class Compactor:
     def _write(
         self, group: Sequence[SegmentFile], keep: IndexSet, name: SegmentName
     ) -> SegmentFile | None:
-        """In a thread: one file with what is needed of several, which may be nothing."""
+        """In a thread: a file with the needed entries of several; ``None`` if there are none."""
         alive = [(file, _alive(file, keep)) for file in group]
         if not any(wanted for _, wanted in alive):
             return None
@@ -195,8 +195,8 @@ class Compactor:
     def _needed(
         self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]
     ) -> Generator[Entries]:
-        """Some at a time, all through one small buffer: so they are still in the processor's
-        cache when they are verified, and when they are written."""
+        """In chunks, through one small buffer: they stay in the processor's cache until they are
+        written."""
         with self._copying:
             scratch = Scratch(self._context.options.read_bytes)
             for file, wanted in alive:
@@ -207,7 +207,7 @@ class Compactor:
 
 
 def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:
-    """What is needed of a file. What is needed of others is cut off by bisection first."""
+    """The needed entries of a file. ``keep`` is first narrowed by bisection."""
     first, last = file.indexes.first, file.indexes.last
     if first is None or last is None:
         return EMPTY

@@ -1,13 +1,13 @@
-"""The segment writer: what a closed WAL file holds becomes segment files, then the file goes.
+"""The flush: the entries of a closed WAL file become segments, then the WAL file is deleted.
 
-For each partition it writes what is needed of the exact index set that the file holds: what lives,
-and everything above the checkpoint. The live set is that of the partition's checkpoint *now*. If a
-newer one comes meanwhile, what was written is too much and never too little, because what lives at
-a later checkpoint lived at the one before it, or lies above it.
+For each partition the flusher writes the entries of the file that are needed: the live ones, and
+all above the checkpoint. It uses the live set of the current checkpoint. If a newer checkpoint
+comes meanwhile, too much is written and never too little: what lives at a later checkpoint lived at
+the one before, or lies above it.
 
-One record of the journal names the segments of all partitions and gives up the WAL file. Until it
-is durable the WAL file is there, and doing it all again is harmless: files that no record names are
-removed. After a failure (a full disk) it is tried again, later and later.
+One record of the journal names the segments of all partitions and drops the WAL file. Until it is
+durable the WAL file stays, and a flush can be repeated: segments that no record names are removed.
+After a failure, such as a full disk, it is retried with growing pauses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a table holds when its flush begins, and what of it is needed."""
+    """The content of a memtable when its flush begins, and which indexes are needed."""
 
     partition: int
     wal: int
@@ -62,7 +62,7 @@ class _Source:
         return cls(log.number, table.wal, table.previous or 0, runs, table.indexes, keep)
 
     def entries(self) -> Entries:
-        """The entries that are needed. Mostly that is all of them, and they are not looked at."""
+        """The needed entries: usually all, and then they are not filtered."""
         if self.indexes <= self.needed:
             return joined(self.runs)
         chosen = (run.select(self.needed) for run in self.runs)
@@ -80,7 +80,7 @@ class WalFlusher:
         back_pressure: BackPressure,
         logs: Mapping[int, DurableLog],
     ) -> None:
-        """``logs`` are those of all partitions, by number, as they come and go."""
+        """``logs`` has the partitions by number. It changes as they are created and removed."""
         self._context = context
         self._journal = journal
         self._queue = queue
@@ -88,14 +88,14 @@ class WalFlusher:
         self._logs = logs
         self._tries = self._failed_try = 0
         self._tried = asyncio.Event()
-        """Set when the current try has ended; the next one has another."""
+        """Set when the current try ends, and then replaced."""
         self._tasks = Tasks()
         self._is_closed = False
 
     async def drain(self) -> None:
-        """Wait until all closed WAL files are in segments. One that failed is tried again at once.
+        """Wait until all closed WAL files are in segments. A failed flush is retried at once.
 
-        Raises what stands against it, if that was met by a try that began after the call.
+        Raises the failure of a try that began after the call.
         """
         queue, tries = self._queue, self._tries
         queue.wake.set()
@@ -107,7 +107,7 @@ class WalFlusher:
                 raise queue.failure.copy()
 
     async def close(self) -> None:
-        """Wait for the flush that was begun: a thread may be writing its files."""
+        """Wait for the current flush: a thread may be writing its files."""
         await self._tasks.end()
         self._is_closed = True
         self._end_try()
@@ -124,7 +124,7 @@ class WalFlusher:
                 self._tries += 1
                 try:
                     await self._tasks.run(self._flush(wal, next_batch))
-                except Exception as error:  # noqa: BLE001 - the WAL has it all: try again
+                except Exception as error:  # noqa: BLE001 - the WAL has all entries: retry
                     queue.failure, self._failed_try = _as_ours(error), self._tries
                     log.warning("%s is not flushed: %s", wal.path, queue.failure)
                     wait_s = min(wait_s * 2, RETRY_S_LONGEST)
@@ -170,7 +170,7 @@ class WalFlusher:
         self._context.meters.flushed_entries += sum(file.entries for _, file in written)
 
     def _write(self, sources: Sequence[_Source], paths: list[str]) -> list[tuple[int, SegmentFile]]:
-        """In a thread: the files, synced, then their names. ``paths`` tells which were begun."""
+        """In a thread: write and sync the segments. ``paths`` gets the files that were begun."""
         options = self._context.options
         written = []
         for source in sources:
@@ -194,7 +194,7 @@ class WalFlusher:
 def _parts(
     tables: Mapping[int, Memtable], written: Sequence[tuple[int, SegmentFile]]
 ) -> dict[int, FlushedPart]:
-    """What the record says of each partition. What was overwritten meanwhile is not valid."""
+    """The record, by partition. Entries that were overwritten meanwhile are not valid."""
     parts = {}
     for number, table in tables.items():
         files = [

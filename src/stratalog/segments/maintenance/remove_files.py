@@ -1,7 +1,7 @@
-"""Removing files: flushed WAL files, dead segments, old checkpoints and journals, failed tries.
+"""Deleting files: flushed WAL files, dead segments, old checkpoints, old journals, failed attempts.
 
-A file goes only after a durable record of the journal has stopped naming it, or when none ever
-named it. The journal and whoever gave up a new file ask for that (``DiskContext.remove_files``).
+A file is deleted only after a durable record of the journal has dropped it, or if no record has
+named it. All parts of the disk do that through ``DiskContext.remove_files``.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ log = logging.getLogger(__name__)
 
 
 class FileRemover:
-    """Removes files in the background."""
+    """Deletes files in the background."""
 
     def __init__(self, files: FileSystem, on_removed: Callable[[str], None]) -> None:
-        """``on_removed`` is called in a thread."""
+        """``on_removed`` is called in a thread, also for a file that could not be deleted."""
         self._files = files
         self._on_removed = on_removed
         self._tasks = Tasks()
         self.failed: set[str] = set()
-        """Files that could not be removed yet."""
+        """Files that could not be deleted yet."""
 
     def remove(self, paths: Sequence[str]) -> None:
-        """Files that fail are tried again with the next ones, at the latest at the next opening."""
+        """Returns at once. A file that fails is retried with later ones, or by the next opening."""
         if paths:
             again, self.failed = self.failed, set()
             self._tasks.start(self._remove([*paths, *sorted(again)]))
 
     async def finish(self) -> None:
-        """Wait for the removals that were begun."""
+        """Wait for the deletions that were begun."""
         await self._tasks.end()
 
     async def _remove(self, paths: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Writing a segment file, and what the journal is to know of it."""
+"""Writing a segment file, and describing it for the journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stratalog.segments.io import write_pieces
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """Whose it is, from which WAL files its entries came, and a number that no other one has."""
+    """The partition, the range of WAL files that the entries came from, and a unique nonce."""
 
     partition: int
     lowest: int
@@ -37,9 +37,9 @@ class SegmentName:
 def write_segment(
     context: DiskContext, name: SegmentName, previous: int, chunks: Iterable[Entries]
 ) -> SegmentFile:
-    """In a thread: a new file, synced, with entries that follow an index. Its name is not synced.
+    """In a thread: a new synced file with entries that follow ``previous``. Sync the folder next.
 
-    A chunk is written before the next one is asked for.
+    Each chunk is written before the next one is requested.
     """
     head = Head(SEGMENT_KIND, context.disk, bytes.fromhex(name.nonce), name.partition)
     content = SegmentContent(head, chunks)
