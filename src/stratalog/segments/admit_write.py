@@ -109,15 +109,12 @@ def admit(
 
 def _unknown(tail: Tail, previous: int) -> NotHappened:
     if tail.has_refused:
-        return NotHappened(
-            f"dropped: the log ends at {tail.index}, and what follows {previous} does not fit",
-            hint=f"A gap was reported before. Send again what comes after {tail.index}.",
-            expected=tail.index,
-            actual=previous,
-        )
+        kind, message = NotHappened, f"dropped after a gap: what follows {previous} does not fit"
+    else:
+        kind, message = Conflict, f"a gap: the log does not have {previous}"
     tail.has_refused = True
-    return Conflict(
-        f"a gap: the log ends at {tail.index}, and does not have {previous}",
+    return kind(
+        f"{message}, and ends at {tail.index}",
         hint=f"Send again what comes after {tail.index}.",
         expected=tail.index,
         actual=previous,

@@ -72,7 +72,7 @@ class Disk:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             # Its threads go on. The directory is unlocked when they have ended, not before.
-            opening.add_done_callback(_close_again)
+            opening.add_done_callback(cls._close_opened)
             raise
 
     @classmethod
@@ -177,19 +177,19 @@ class Disk:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
+    @classmethod
+    def _close_opened(cls, opening: asyncio.Future[Disk]) -> None:
+        """The caller that wanted this disk was cancelled."""
+        if not opening.cancelled() and opening.exception() is None:
+            disk = opening.result()
+            disk._closing = asyncio.ensure_future(disk._close())
+
     async def _close(self) -> None:
         await self._engine.close()
         self._lock.close()
 
     def _must_be_open(self) -> None:
         self._engine.must_be_open()
-
-
-def _close_again(opening: asyncio.Future[Disk]) -> None:
-    """The caller that wanted this disk was cancelled."""
-    if not opening.cancelled() and opening.exception() is None:
-        disk = opening.result()
-        disk._closing = asyncio.ensure_future(disk._close())
 
 
 async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> tuple[Engine, str]:
@@ -225,7 +225,8 @@ async def _recover(engine: Engine, found: Found) -> None:
         checkpoint = found.checkpoints.get(number)
         engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
     engine.wal.next_batch = found.layout.next_batch
-    replay = replay_wal(engine.context.files, engine.context.disk, found.layout)
+    files = engine.context.files
+    replay = replay_wal(files, engine.context.disk, found.layout)
     last_batch = range(0)
     while (each := await in_thread(lambda: next(replay, None))) is not None:
         wal, batches, next_batch = each
@@ -240,7 +241,7 @@ async def _recover(engine: Engine, found: Found) -> None:
         engine.flush_queue.put(wal, next_batch)
     for partition in engine.partitions.values():
         partition.recovered()
-    await in_thread(lambda: make_durable(engine.context.files, found.layout, last_batch))
+    await in_thread(lambda: make_durable(files, found.layout, last_batch))
 
 
 def _check_name(name: str) -> None:

@@ -1,7 +1,7 @@
-"""Verifying a data directory: every file, every entry, every checksum; all damage is named.
+"""Verifying a data directory: every file, every entry, every checksum. All damage is reported.
 
-Read-only and without a lock, so it may run beside the node: then it is about what was there when
-it began, and files that went meanwhile are not missed.
+Read-only and without a lock, so it may run beside the node. Then it checks the files that counted
+when it began; files that the node removes meanwhile are not reported as missing.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ CHUNK_BYTES = 1 << 20
 FILES_AT_ONCE = 4
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes are done, and how many there are."""
+"""Called with the bytes that are verified and the bytes in total."""
 
 
 @dataclass
 class _Found:
-    """What was found so far."""
+    """The results so far."""
 
     damages: list[DiskDamage] = field(default_factory=list)
     entries: int = 0
@@ -62,7 +62,7 @@ class _Found:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, entries: int, size: int) -> None:
-        """In any thread: so much was verified."""
+        """Count what was verified. Thread-safe."""
         with self.lock:
             self.entries += entries
             self.bytes += size
@@ -71,7 +71,7 @@ class _Found:
 async def check_disk(
     path: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckReport:
-    """Verify all of a data directory. ``NotFound`` if it is none; damage is in the report."""
+    """Verify a data directory and report all damage. ``NotFound`` if it is not one."""
     with typed_errors("checking the data directory", str(path)):
         try:
             seen = await in_thread(lambda: take_snapshot(path))
@@ -86,7 +86,7 @@ async def check_disk(
 
 
 class _Check:
-    """One run over what was seen."""
+    """The check of one snapshot."""
 
     def __init__(self, seen: DiskSnapshot, on_progress: Progress) -> None:
         self._seen = seen
@@ -98,32 +98,22 @@ class _Check:
     async def run(self, path: str | os.PathLike[str]) -> CheckReport:
         layout, found = self._seen.layout, self._found
         await in_thread(self._check_files)
-        await self._side_by_side(
-            [
-                partial(self._segment, each, file)
-                for each in layout.partitions.values()
-                for file in each.files
-            ]
-        )
-        await self._side_by_side(
-            [
-                partial(self._checkpoint, each)
-                for each in layout.partitions.values()
-                if each.checkpoint is not None
-            ]
-        )
+        partitions = layout.partitions.values()
+        segments = [
+            partial(self._segment, each, file) for each in partitions for file in each.files
+        ]
+        checkpoints = [partial(self._checkpoint, each) for each in partitions if each.checkpoint]
+        await self._side_by_side([*segments, *checkpoints])
         await in_thread(self._logs)
-        order = {kind: place for place, kind in enumerate(Kind)}
-        damages = sorted(
-            found.damages, key=lambda each: (order[each.kind], each.path, each.index or 0)
-        )
+        order = list(Kind).index
+        found.damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
         return CheckReport(
             path=os.fspath(path),
-            damages=tuple(each for each in damages if not each.kind.is_remark),
-            remarks=tuple(each for each in damages if each.kind.is_remark),
+            damages=tuple(each for each in found.damages if not each.kind.is_remark),
+            remarks=tuple(each for each in found.damages if each.kind.is_remark),
             leftovers=self._seen.leftovers,
             partitions=len(layout.partitions),
-            segments=sum(len(each.files) for each in layout.partitions.values()),
+            segments=len(segments),
             wals=len(layout.wals),
             entries=found.entries,
             bytes=found.bytes,
@@ -131,7 +121,7 @@ class _Check:
         )
 
     async def _side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
-        """On some threads. When the caller gives up, what is begun ends and no more is begun."""
+        """On a few threads. A cancelled caller lets the current calls end and starts no others."""
         left = iter(works)
 
         async def next_ones() -> None:
@@ -149,7 +139,7 @@ class _Check:
         return sum(self._sizes.values())
 
     def _check_files(self) -> None:
-        """Everything that is named is there, with its size."""
+        """Every named file exists and has its size."""
         for path in sorted(self._seen.layout.paths):
             if path in self._seen.missing:
                 self._damage(Kind.FILE_MISSING, path)
@@ -182,7 +172,7 @@ class _Check:
         self._found.damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
 
     def _is_gone(self, path: str) -> None:
-        """A file that was there a moment ago: a running node removed it, or it is missing."""
+        """A file has vanished since the snapshot: a running node removed it, or it is missing."""
         self._wrong_files.add(path)
         if self._seen.is_still_named(path):
             self._damage(Kind.FILE_MISSING, path)
@@ -192,7 +182,7 @@ class _Check:
     # Segments
 
     def _segment(self, partition: PartitionLayout, file: SegmentFile) -> None:
-        """In a thread: its index, then every entry, valid or not."""
+        """In a thread: verify its index, then every entry, valid or not."""
         if file.path in self._wrong_files:
             return
         try:
@@ -234,7 +224,7 @@ class _Check:
     # Checkpoints
 
     def _checkpoint(self, partition: PartitionLayout) -> None:
-        """In a thread: what it says of itself, its state, and the live set beside it."""
+        """In a thread: verify its description, its state, and the live set beside it."""
         assert partition.checkpoint is not None
         path = partition.checkpoint.path
         if path in self._wrong_files:
@@ -274,10 +264,10 @@ class _Check:
         if live != checkpoint.live:
             self._damage(Kind.LIVE_FILE_DIFFERS, live_path(path), partition)
 
-    # The WAL, and what it makes of the partitions
+    # The WAL, replayed onto the partitions
 
     def _logs(self) -> None:
-        """In a thread: the partitions as a node would find them."""
+        """In a thread: check the logs as a node would find them."""
         logs = {}
         for number, layout in self._seen.layout.partitions.items():
             try:
@@ -292,7 +282,7 @@ class _Check:
                 self._damage(
                     Kind.SEQUENCE_GAP, gap.path, log.layout, index=gap.after + 1, count=count
                 )
-            if missing := log.missing:
+            if missing := log.live - log.indexes:
                 assert log.layout.checkpoint is not None
                 self._damage(
                     Kind.LIVE_MISSING,
@@ -318,7 +308,7 @@ class _Check:
             found, is_whole = self._batches(wal, head)
             following = heads[place + 1] if place + 1 < len(heads) else None
             if following is not None and found and following.first == found[-1].number:
-                found.pop()  # its sync failed, and the next file has it again or has another
+                found.pop()  # its sync failed: the next file replaces it
             replay_batches(logs, wal, found)
             expected = head.first + len(found) if is_whole else None
 
@@ -332,9 +322,9 @@ class _Check:
             return None
 
     def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
-        """Those before a damage, and whether there is none.
+        """The batches before the first damage, and whether there is none.
 
-        A node may be writing to it: what seems damaged is read again before it is believed.
+        A node may be writing to the file, so apparent damage is read again before it is reported.
         """
         files = self._seen.files
         found: list[Batch] = []
@@ -358,6 +348,6 @@ def _entries_in(batch: Batch) -> int:
 
 
 def _byte_of(index: SegmentIndex, wanted: int) -> int:
-    """Where in the file the payload of an entry begins."""
+    """The start of an entry's payload in the file."""
     place = int(np.searchsorted(index.indexes, wanted))
     return HEAD_BYTES + int(index.ends[place]) - int(index.heads["size"][place])

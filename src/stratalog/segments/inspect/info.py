@@ -1,7 +1,6 @@
-"""What a data directory holds: partitions, segments and how much of them lives, the WAL.
+"""The content of a data directory: partitions, segments and how much of them lives, the WAL.
 
-Read-only and without a lock, so it may be asked beside the node that runs on it: then it is what
-was there at one moment.
+Read-only and without a lock, so it may run beside the node. It reports the state of one moment.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ASK_CHECK = "`stratalog disk check` names all that is missing or damaged."
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """One segment file. What lives is what a checkpoint keeps, and everything above it."""
+    """One segment file. Its live entries are those that a checkpoint keeps, and all above it."""
 
     path: str
     first: int
@@ -40,7 +39,7 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One partition, as far as it is durable."""
+    """The durable part of one partition."""
 
     name: str
     first: int
@@ -51,9 +50,9 @@ class PartitionReport:
     """The index of the checkpoint; 0 if there is none."""
     checkpoint_bytes: int
     live: int
-    """How many entries live at or below the checkpoint."""
+    """The number of live entries at or below the checkpoint."""
     pending: int
-    """How many entries are in the WAL and not yet in segments."""
+    """The number of entries in the WAL that are not yet in segments."""
     segments: tuple[SegmentReport, ...]
     """Oldest first."""
 
@@ -78,18 +77,18 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class WalReport:
-    """One WAL file that is still needed."""
+    """One WAL file that is not yet in segments."""
 
     path: str
     bytes: int
-    """As the file system has it: a file is allocated ahead."""
+    """The size in the file system, where a file is preallocated."""
     batches: int
     entries: int
 
 
 @dataclass(frozen=True, slots=True)
 class DiskReport:
-    """What a data directory holds."""
+    """The content of a data directory."""
 
     path: str
     disk: str
@@ -97,7 +96,7 @@ class DiskReport:
     partitions: tuple[PartitionReport, ...]
     wals: tuple[WalReport, ...]
     leftovers: tuple[str, ...]
-    """Files that nobody names: the next opening removes them, unless a node is just making them."""
+    """Files that are not named. The next opening removes them, unless a node is making them now."""
 
     def to_dict(self) -> dict[str, object]:
         """For programs: nothing but what JSON has."""
@@ -112,16 +111,16 @@ class DiskReport:
 
 
 async def inspect_disk(path: str | os.PathLike[str]) -> DiskReport:
-    """What a data directory holds. ``NotFound`` if it is none, ``Corrupt`` if that cannot be told.
+    """Inspect a data directory. ``NotFound`` if it is not one, ``Corrupt`` if it is unreadable.
 
-    ``check_disk`` names every damage.
+    ``check_disk`` reports all damage.
     """
 
-    def look() -> DiskReport:
-        with typed_errors("looking at the data directory", str(path)):
+    def inspect() -> DiskReport:
+        with typed_errors("inspecting the data directory", str(path)):
             return retry_while_changing(lambda: _inspect(path), path)
 
-    return await in_thread(look)
+    return await in_thread(inspect)
 
 
 def _inspect(path: str | os.PathLike[str]) -> DiskReport:
@@ -193,7 +192,7 @@ def _segment_report(
 
 
 def _bytes_of(found: DiskSnapshot, partition: int, file: SegmentFile, alive: IndexSet) -> int:
-    """The index of a segment is read only if some of it lives and some does not."""
+    """The size of the live entries. The segment is opened only if it is partly live."""
     if not alive or len(alive) == file.entries:
         return file.size - SEGMENT_OVERHEAD_BYTES if alive else 0
     with opened(found.files, file.path) as segment:

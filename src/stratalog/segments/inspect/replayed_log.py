@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stratalog.indexset import EMPTY, IndexSet
+from stratalog.indexset import EMPTY
 from stratalog.segments.format import Batch, Checkpoint, Entries, Layout, Lineage, WalFile
 from stratalog.segments.inspect.disk_snapshot import DiskSnapshot
-from stratalog.segments.read import DurableLog, Gap
+from stratalog.segments.read import DurableLog
 
 
 @dataclass(slots=True)
@@ -35,16 +35,6 @@ class ReplayedLog(DurableLog):
             named = layout.checkpoint
             checkpoint = Checkpoint(named.index, EMPTY, Lineage(), 0, 0, 0) if named else None
         super().__init__(_LayoutCopy(found.layout), number, layout.name, checkpoint)
-
-    @property
-    def gap(self) -> Gap | None:
-        """What is missing before a batch of the WAL."""
-        return self._gap
-
-    @property
-    def missing(self) -> IndexSet:
-        """Live entries that are not here."""
-        return self._missing
 
     @property
     def first(self) -> int:

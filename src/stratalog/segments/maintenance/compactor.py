@@ -158,14 +158,12 @@ class Compactor:
         path = name.path
         try:
             by = await in_thread(lambda: self._write(group, keep, name))
-        except FileNotFoundError:
+        except (OSError, StratalogError) as error:
             self._context.remove_files([path])
-            return 0
-        except OSError as error:
-            self._context.remove_files([path])
-            raise typed(error, "writing a compacted segment", path) from error
-        except StratalogError:
-            self._context.remove_files([path])
+            if isinstance(error, FileNotFoundError):
+                return 0  # a source was dropped meanwhile
+            if isinstance(error, OSError):
+                raise typed(error, "writing a compacted segment", path) from error
             raise
         sources = tuple(file.path for file in group)
         creates = [path] if by else []

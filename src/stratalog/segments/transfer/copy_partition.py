@@ -3,9 +3,9 @@
     await send_partition(orders, transport)         at the source
     await receive_partition(orders, transport)      at the replica
 
-The source goes on as always. If a newer checkpoint takes away an entry that it has offered, it
-makes a new offer; what has arrived stays there. The replica takes no other writes meanwhile. Cut
-short anywhere, by either side or by a crash, it is begun again.
+The source serves as always. If a newer checkpoint drops an entry that it has offered, it makes a
+new offer; what has arrived stays. The replica refuses other writes meanwhile. After an
+interruption, by either side or by a crash, the copy is started again.
 
 What each side decides is pure and lies in ``copy_rules``; the two drivers are here.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from stratalog.errors import Conflict, Corrupt, Invalid, StratalogError, Unavailable
@@ -46,16 +46,16 @@ class TransferOptions:
     """Limits of a copy."""
 
     message_bytes: int = 1 << 20
-    """How much is sent and written at a time. A single larger entry goes alone."""
+    """The size of a message. A larger entry is sent alone."""
 
     window_bytes: int = 8 << 20
-    """How much may be on its way before the source waits for an acknowledgement."""
+    """The bytes in flight before the source waits for an acknowledgement."""
 
     timeout_s: float = 60.0
     """How long one side waits for the other."""
 
     restarts_max: int = 8
-    """How often the source may make a new offer because a checkpoint came meanwhile."""
+    """How often the source may make a new offer because a checkpoint dropped entries."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,7 +67,7 @@ class TransferOptions:
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """What was copied. Both sides say the same."""
+    """What was copied. Both sides report the same."""
 
     entries: int
     payload_bytes: int
@@ -75,44 +75,36 @@ class TransferReport:
     checkpoint: int | None
     """The index of the checkpoint that was copied; ``None`` if the replica did not need one."""
     truncated_after: int | None
-    """Above which index the replica cut off its own log."""
+    """The index above which the replica cut off its own log."""
     restarts: int
     last: int
-    """Where the replica's log ends."""
+    """The end of the replica's log."""
 
 
-@dataclass(slots=True)
 class _Copied:
-    """What one side has copied so far."""
+    """The report of one side as it grows."""
 
-    entries: int = 0
-    payload_bytes: int = 0
-    state_bytes: int = 0
-    checkpoint: int | None = None
-    truncated_after: int | None = None
+    def __init__(self) -> None:
+        self._report = TransferReport(0, 0, 0, None, None, restarts=0, last=0)
 
     def add(self, entries: Entries) -> None:
-        self.entries += len(entries)
-        self.payload_bytes += entries.payload_bytes
+        so_far = self._report
+        self._report = replace(
+            so_far,
+            entries=so_far.entries + len(entries),
+            payload_bytes=so_far.payload_bytes + entries.payload_bytes,
+        )
 
     def add_state(self, checkpoint: int, size: int) -> None:
-        self.checkpoint = checkpoint
-        self.state_bytes += size
+        size += self._report.state_bytes
+        self._report = replace(self._report, checkpoint=checkpoint, state_bytes=size)
 
     def add_cut(self, after: int | None) -> None:
-        known = [each for each in (self.truncated_after, after) if each is not None]
-        self.truncated_after = min(known, default=None)
+        cuts = [each for each in (self._report.truncated_after, after) if each is not None]
+        self._report = replace(self._report, truncated_after=min(cuts, default=None))
 
     def report(self, restarts: int, last: int) -> TransferReport:
-        return TransferReport(
-            self.entries,
-            self.payload_bytes,
-            self.state_bytes,
-            self.checkpoint,
-            self.truncated_after,
-            restarts,
-            last,
-        )
+        return replace(self._report, restarts=restarts, last=last)
 
 
 DEFAULT_OPTIONS = TransferOptions()
@@ -121,9 +113,9 @@ DEFAULT_OPTIONS = TransferOptions()
 async def send_partition(
     partition: Partition, transport: Transport, options: TransferOptions = DEFAULT_OPTIONS
 ) -> TransferReport:
-    """Copy a partition to the replica that receives at the other end.
+    """Copy a partition to the replica at the other end.
 
-    Raises what the replica raised, too. ``Unavailable`` if it is silent, or if checkpoints come
+    Also raises errors of the replica. ``Unavailable`` if it is silent, or if checkpoints come
     faster than they can be copied.
     """
     source = _Source(partition, _Channel(transport, options, "the replica"), options)
@@ -133,11 +125,11 @@ async def send_partition(
 async def receive_partition(
     partition: Partition, transport: Transport, options: TransferOptions = DEFAULT_OPTIONS
 ) -> TransferReport:
-    """Make a partition what the source's is, by what the source at the other end sends.
+    """Make a partition equal to that of the source at the other end.
 
-    Its log is cut off where it is not the source's. ``Corrupt`` if that is below its checkpoint.
-    Raises what the source raised, too. Whatever is raised, what has arrived stays, and it can be
-    done again, from this source or from another.
+    Its log is cut off where it leaves the source's. ``Corrupt`` if that is below its checkpoint.
+    Also raises errors of the source. After any error, what has arrived stays, and the copy can be
+    started again from this source or another.
     """
     channel = _Channel(transport, options, "the source")
 
@@ -149,7 +141,7 @@ async def receive_partition(
 
 
 class _Channel:
-    """Messages instead of bytes; silence and failures of the other side are errors here."""
+    """Sends and receives messages. Silence and failure of the other side are raised as errors."""
 
     def __init__(self, transport: Transport, options: TransferOptions, other: str) -> None:
         self._transport = transport
@@ -179,7 +171,7 @@ class _Channel:
         return message
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Tell the other side why this one gives up."""
+        """Report an error of this side to the other one."""
         try:
             return await work
         except StratalogError as error:
@@ -191,18 +183,18 @@ class _Channel:
     def _silent(self) -> Unavailable:
         return Unavailable(
             f"{self._other} of a copy has been silent for {self._timeout_s} s",
-            hint="Look whether it still runs. Copy again: what has arrived stays.",
+            hint="Check whether it still runs. Copy again: what has arrived stays.",
         )
 
     def unexpected(self, message: Message) -> Corrupt:
         return Corrupt(
-            f"{self._other} of a copy sent {type(message).__name__} where it makes no sense",
+            f"{self._other} of a copy sent an unexpected {type(message).__name__}",
             hint="Its version is another, or messages were lost on the way. Copy again.",
         )
 
 
 class _Stale(Exception):
-    """What was offered is not there any more."""
+    """Offered entries are not there any more."""
 
 
 class _Source:
@@ -234,7 +226,7 @@ class _Source:
         )
 
     async def _hold(self) -> HeldState | None:
-        """The state of the checkpoint as it is, open, so that a newer one does not take it away."""
+        """The state of the current checkpoint, open, so that a newer one does not remove it."""
         while True:
             held = await self._partition.hold_state()
             if (held.checkpoint if held else None) is self._partition.checkpoint_info:
@@ -272,7 +264,7 @@ class _Source:
             raise _Stale
 
     async def _read(self, wanted: IndexSet) -> AsyncGenerator[Entries]:
-        """Neither many small batches nor large ones, however they were written."""
+        """The entries in parts of about ``message_bytes``, however they were written."""
         size_max = self._options.message_bytes
         gathered: list[Entries] = []
         size = 0
@@ -335,7 +327,7 @@ class _Replica:
         return self._copied.report(restarts, self._partition.last)
 
     async def _take(self, offer: Offer) -> Message | None:
-        """Take what is offered. Returns what came instead, or nothing at the end."""
+        """Take an offer. Returns a message that interrupts it, or ``None`` at the end."""
         partition = self._partition
         agreement = agree(
             ReplicaState(partition.checkpoint_index, partition.indexes, partition.lineage), offer
@@ -373,7 +365,7 @@ class _Replica:
 
 
 def _offer(partition: Partition) -> Offer:
-    """What a partition has now. ``Conflict`` if it lacks something itself."""
+    """The offer of a partition. ``Conflict`` if its own log is incomplete."""
     if not partition.is_whole:
         raise Conflict(
             f"the log of {partition.name!r} has gaps above its checkpoint: a copy to it is not "

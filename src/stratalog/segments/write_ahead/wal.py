@@ -206,13 +206,11 @@ class Wal:
             stopped = _Stopped(writes, failed.error)
         except OSError as error:
             stopped = _Stopped(writes, error, may_be_there=True)
-        if stopped is not None:
-            self._meters.sync.add(self._loop.time() - began, size, failed=True)
-            return stopped
-        current.position += size
-        self.next_batch += 1
-        self._meters.sync.add(self._loop.time() - began, size)
-        return None
+        else:
+            current.position += size
+            self.next_batch += 1
+        self._meters.sync.add(self._loop.time() - began, size, failed=stopped is not None)
+        return stopped
 
     def _next_batch_of_queue(self) -> list[Write]:
         writes = [self._queue.popleft()]
