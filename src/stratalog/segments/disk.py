@@ -86,7 +86,7 @@ class Disk:
                     "another process has this data directory open",
                     hint="Stop it first. `stratalog disk info` works beside it.",
                 ) from None
-            engine, disk_id = await _opened(files, options, runtime)
+            engine, disk_id = await _open_engine(files, options, runtime)
             return cls(engine, disk_id, lock.pop_all())
 
     async def __aenter__(self) -> Self:
@@ -107,17 +107,17 @@ class Disk:
 
     def partitions(self) -> list[str]:
         """The names of all partitions, sorted."""
-        self._must_be_open()
+        self._engine.must_be_open()
         return sorted(each.name for each in self._engine.partitions.values())
 
     async def partition(self, name: str, *, create: bool = True) -> Partition:
         """A partition, created if it does not exist. ``NotFound`` if ``create`` is false."""
-        self._must_be_open()
+        self._engine.must_be_open()
         found = self._find(name)
         if found is not None:
             return found
         if not create:
-            raise NotFound(f"there is no partition {name!r}", hint=_those(self.partitions()))
+            raise NotFound(f"there is no partition {name!r}", hint=_existing(self.partitions()))
         _check_name(name)
         engine = self._engine
 
@@ -138,10 +138,10 @@ class Disk:
 
     async def remove(self, name: str) -> None:
         """Remove a partition with all its data. Writes in flight fail."""
-        self._must_be_open()
+        self._engine.must_be_open()
         partition = self._find(name)
         if partition is None:
-            raise NotFound(f"there is no partition {name!r}", hint=_those(self.partitions()))
+            raise NotFound(f"there is no partition {name!r}", hint=_existing(self.partitions()))
         engine, number = self._engine, partition.number
 
         def record(layout: Layout) -> Edit | None:
@@ -166,7 +166,7 @@ class Disk:
 
     async def flush(self) -> None:
         """Close the WAL file and wait until all entries are in segments."""
-        self._must_be_open()
+        self._engine.must_be_open()
         await self._engine.wal.drain()
         await self._engine.wal.end_file()
         await self._engine.flusher.drain()
@@ -188,11 +188,10 @@ class Disk:
         await self._engine.close()
         self._lock.close()
 
-    def _must_be_open(self) -> None:
-        self._engine.must_be_open()
 
-
-async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> tuple[Engine, str]:
+async def _open_engine(
+    files: FileSystem, options: DiskOptions, runtime: Runtime
+) -> tuple[Engine, str]:
     identity = await in_thread(lambda: read_identity(files))
     found: Found | None = None
     if identity is None:
@@ -252,5 +251,5 @@ def _check_name(name: str) -> None:
         )
 
 
-def _those(names: list[str]) -> str:
+def _existing(names: list[str]) -> str:
     return f"There are: {', '.join(names[:10])}." if names else "There are none."
