@@ -13,7 +13,7 @@ import numpy as np
 from bench.session import Session
 from stratalog.indexset import IndexSet
 from stratalog.segments.format.layout import SegmentFile
-from stratalog.segments.upkeep.choose_segments import dead_segments
+from stratalog.segments.maintenance.choose_segments import dead_segments
 
 TARGET = 2.0
 SEGMENTS = 10_000

@@ -1,12 +1,12 @@
-"""A key–value store over a node's disk: small, whole, and meant to be read.
+"""A key–value store over a node's disk: small, complete, and meant to be read.
 
     set, delete ──► an entry of the log, durable ──► places: key → index of its last write
     get         ──► the entry at that index
     checkpoint  ──► state: places;  live: the indexes in it
 
-Values stay in the log. The state of a checkpoint holds only where the last write of each key lies,
-and these indexes are what lives: everything that was overwritten or deleted is dead, and compaction
-gives its space back. A restart is the checkpoint, then the entries above it once more.
+Values stay in the log. The state of a checkpoint has the index of the last write of each key, and
+these entries live. Entries that were overwritten or deleted are dead, and compaction frees their
+space. A restart loads the checkpoint and replays the entries above it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Store:
         self._places: dict[bytes, int] = {}
         """Where the last write of each key lies."""
         self._applied = 0
-        """The index up to which ``_places`` has everything."""
+        """The index up to which ``_places`` contains all writes."""
         self._checkpointing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,7 +58,7 @@ class Store:
         checkpoint_every: int = 1000,
         options: DiskOptions | None = None,
     ) -> Store:
-        """Open a store, or make one. A checkpoint is taken after so many writes."""
+        """Open a store, or create one. It takes a checkpoint every ``checkpoint_every`` writes."""
         disk = await Disk.open(path, options)
         try:
             store = cls(disk, await disk.partition("kv"), checkpoint_every)
@@ -69,7 +69,7 @@ class Store:
         return store
 
     async def _restart(self) -> None:
-        """The state of the checkpoint, then everything above it."""
+        """Load the state of the checkpoint and replay the entries above it."""
         state = await self._log.state()
         if state is not None:
             self._places = msgspec.msgpack.decode(state, type=dict[bytes, int])
@@ -79,7 +79,7 @@ class Store:
                 self._apply(entry.index, _write_in(entry))
 
     async def close(self) -> None:
-        """Finish what was begun. What was written stays without a checkpoint, too."""
+        """Finish running tasks. Writes are durable without a checkpoint."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         await self._disk.close()
@@ -102,27 +102,27 @@ class Store:
 
     @property
     def applied(self) -> int:
-        """How many writes it has seen in its life: each is one entry of the log."""
+        """The number of writes so far: each is one entry of the log."""
         return self._applied
 
     @property
     def live(self) -> IndexSet:
-        """The last write of each key that is there."""
+        """The index of the last write of each key."""
         return IndexSet.of(list(self._places.values()))
 
     async def get(self, key: bytes) -> bytes | None:
-        """Its value; ``None`` if there is none."""
+        """The value of a key; ``None`` if there is none."""
         while (index := self._places.get(key)) is not None:
             try:
                 return _write_in(await self._log.get(index)).value
             except Trimmed:
-                # A newer write and a checkpoint came between the look and the read: look again.
+                # A newer write and a checkpoint came between lookup and read: look it up again.
                 if self._places.get(key) == index:
                     raise
         return None
 
     async def items(self) -> AsyncIterator[tuple[bytes, bytes]]:
-        """All keys in order, each with the value that it has when its turn comes."""
+        """All keys in order, each with its value at that moment."""
         for key in sorted(self._places):
             value = await self.get(key)
             if value is not None:
@@ -131,11 +131,11 @@ class Store:
     # Writing
 
     async def set(self, key: bytes, value: bytes) -> None:
-        """Durable when it returns. Calls at the same time share a sync, in their order."""
+        """Durable when it returns. Concurrent calls share a sync and keep their order."""
         await self._to_its_end(self._write(Write(key, value)))
 
     async def delete(self, key: bytes) -> None:
-        """Durable when it returns. Fine if there is no such key."""
+        """Durable when it returns. Idempotent."""
         await self._to_its_end(self._write(Write(key, None)))
 
     async def _write(self, write: Write) -> None:
@@ -146,7 +146,7 @@ class Store:
             self._start(self._checkpoint_in_background())
 
     def _apply(self, index: int, write: Write) -> None:
-        """Writes become durable in the order of their indexes, and none is left out."""
+        """Called in the order of the indexes: writes become durable in that order."""
         if write.value is None:
             self._places.pop(write.key, None)
         else:
@@ -156,14 +156,14 @@ class Store:
     # Checkpoints and compaction
 
     async def checkpoint(self) -> None:
-        """Keep where everything lies, and let the rest die."""
+        """Store where the last writes lie. All other entries are dead then."""
         async with self._checkpointing:
             if self._applied > self._log.checkpoint_index:
                 state = msgspec.msgpack.encode(self._places)
                 await self._log.checkpoint(self._applied, state, self.live)
 
     async def compact(self) -> None:
-        """Give back the space of what is dead: what is in the WAL, and what segments hold."""
+        """Free the space of dead entries, in the WAL and in segments."""
         await self._disk.flush()
         await self._log.compact()
 
@@ -173,7 +173,7 @@ class Store:
         except StratalogError as error:
             log.warning("no checkpoint, it is tried again after the next write: %s", error)
 
-    # Work that ends although its caller gives up: the map must learn of what became durable.
+    # Tasks that end although their caller is cancelled: ``_places`` must get all durable writes.
 
     async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
         await asyncio.shield(self._start(work))

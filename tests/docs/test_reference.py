@@ -123,7 +123,7 @@ def test_operating_names_every_kind_of_damage() -> None:
 
 
 def test_the_guide_to_a_disk_names_every_kind_of_damage() -> None:
-    stated = " ".join(table_of("guide/disk.md", "## Looking at it"))
+    stated = " ".join(table_of("guide/disk.md", "## Inspecting a data directory"))
     assert set(re.findall(r"[\w-]+", stated)) == {kind.value for kind in DiskDamageKind}
 
 

@@ -20,12 +20,13 @@ from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Entries
 from stratalog.segments.format.checkpoint_file import Checkpoint, read_checkpoint, read_state
+from stratalog.segments.format.data_directory import Identity, read_identity
 from stratalog.segments.format.frame import Frame, Head, frame_head, frames
 from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_edit
 from stratalog.segments.format.segment_file import SegmentIndex
 from stratalog.segments.format.wal_file import Batch, batches
 from stratalog.segments.io.files import Buffer, LocalFiles
-from stratalog.segments.opening import Identity, read_identity, read_live
+from stratalog.segments.recover import read_live
 from stratalog.segments.write_ahead.journal import replay_journal
 
 HERE = Path(make_disk.__file__).parent
@@ -133,7 +134,7 @@ class TestGolden:
     def test_the_journal(self) -> None:
         layout = read_journal((HERE / "disk.journal").read_bytes())
         assert list(layout.partitions) == [2]
-        partition = layout.partition(2)
+        partition = layout.partitions[2]
         assert partition.name == "golden"
         assert [file.path for file in partition.files] == [make_disk.segment_entry(8, 9).path]
         assert partition.indexes == make_disk.ENTRIES.indexes

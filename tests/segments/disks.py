@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries, Entry, Partition
+from stratalog.segments.format.data_directory import read_identity
 from stratalog.segments.format.frame import HEAD_BYTES, Head, frame_head
 from stratalog.segments.format.layout import Layout, Whole, encode_edit
 from stratalog.segments.io.files import Buffer, File, LocalFiles, write_then_sync
-from stratalog.segments.opening import read_identity
 from stratalog.segments.write_ahead.journal import KIND, journal_path, replay_journal
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from random import Random
 from segments.power import (
     CHANGING,
     Played,
-    Stage,
+    Scenario,
     calls_of_step,
     go_on,
     opened,
@@ -60,23 +60,23 @@ def failures(calls: list[FileCall]) -> Iterator[Failure]:
             yield Failure(call, errno.EIO, A_WHILE)
 
 
-def survive_failures(stage: Stage, *, at_once: bool = False) -> int:
+def survive_failures(scenario: Scenario, *, at_once: bool = False) -> int:
     """At every call of the step. Gives how many failures that were.
 
     After one of three the disk is used on; after the others the power goes at once, with whatever
     the failure has left open.
     """
-    before, count = prologue(stage, at_once=at_once), 0
-    for failure in failures(calls_of_step(stage, before)):
+    before, count = prologue(scenario, at_once=at_once), 0
+    for failure in failures(calls_of_step(scenario, before)):
         is_used_on = count % 3 == 0
         with told(f"{failure}, then {'used on' if is_used_on else 'the power was lost'}"):
-            left = failed(stage, before, failure, is_used_on=is_used_on)
-            open_again(stage, left, left.files.after_power_loss(Random(count)))
+            left = failed(scenario, before, failure, is_used_on=is_used_on)
+            open_again(scenario, left, left.files.after_power_loss(Random(count)))
             count += 1
     return count
 
 
-def failed(stage: Stage, before: Played, failure: Failure, *, is_used_on: bool) -> Played:
+def failed(scenario: Scenario, before: Played, failure: Failure, *, is_used_on: bool) -> Played:
     """The step, with errors of known kinds; then everything works, and then the power goes."""
     files, model = before.files.after_kill(), before.model.copy()
     files.fail_if(failure.rule)
@@ -84,8 +84,8 @@ def failed(stage: Stage, before: Played, failure: Failure, *, is_used_on: bool) 
     async def script(simulation: Simulation) -> None:
         witness = None
         try:
-            witness = await opened(files, model, stage, simulation)
-            await stage.step(witness)
+            witness = await opened(files, model, scenario, simulation)
+            await scenario.step(witness)
         except Corrupt:
             raise
         except StratalogError:
@@ -93,7 +93,7 @@ def failed(stage: Stage, before: Played, failure: Failure, *, is_used_on: bool) 
                 files.crash()
         if witness is None:
             files.fail_if(None)
-            witness = await opened(files, model, stage, simulation)
+            witness = await opened(files, model, scenario, simulation)
         await witness.settle()
         files.fail_if(None)
         await witness.check()
@@ -105,11 +105,11 @@ def failed(stage: Stage, before: Played, failure: Failure, *, is_used_on: bool) 
     return Played(files, model)
 
 
-def open_again(stage: Stage, left: Played, survivor: SimulatedFiles) -> None:
+def open_again(scenario: Scenario, left: Played, survivor: SimulatedFiles) -> None:
     """Everything is as promised, also after a restart."""
 
     async def script(simulation: Simulation) -> None:
-        witness = await opened(survivor, left.model, stage, simulation)
+        witness = await opened(survivor, left.model, scenario, simulation)
         await witness.check(settles=True)
         await witness.disk.flush()
         await witness.check_leftovers()

@@ -14,17 +14,17 @@ import msgspec
 
 from simulation.planting import plant
 from stratalog.indexset import INDEX_MAX, IndexSet
-from stratalog.segments import disk, opening
+from stratalog.segments import disk, recover
 from stratalog.segments.format.entries import Entries, Heads
 from stratalog.segments.format.layout import Layout, PartitionLayout
 from stratalog.segments.format.wal_file import batch_parts
 from stratalog.segments.io.files import FileSystem
+from stratalog.segments.maintenance import compactor as compacting
+from stratalog.segments.maintenance import flush_wal as flushing
+from stratalog.segments.maintenance.choose_segments import needed
+from stratalog.segments.maintenance.flush_wal import WalFlusher
 from stratalog.segments.partition import Partition
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.upkeep import compactor as compacting
-from stratalog.segments.upkeep import segment_writer as flushing
-from stratalog.segments.upkeep.choose_segments import needed
-from stratalog.segments.upkeep.segment_writer import SegmentWriter
 from stratalog.segments.write_ahead.journal import Replayed, replay_journal
 from stratalog.segments.write_ahead.wal import Wal, Write, _OpenWal
 
@@ -65,24 +65,24 @@ def compaction_drops_a_live_entry() -> Iterator[None]:
         yield
 
 
-WRITE = SegmentWriter._write
+WRITE = WalFlusher._write
 
 
 def delete_the_wal_file_first(
-    self: SegmentWriter, sources: Sequence[Any], paths: list[str]
+    self: WalFlusher, sources: Sequence[Any], paths: list[str]
 ) -> list[Any]:
     """Write the segments, then give up the WAL file, before any record says so."""
     written = WRITE(self, sources, paths)
     for wal in self._journal.layout.wals:
         if sources and wal.number == sources[0].wal:
-            self._files.remove(wal.path)
+            self._context.files.remove(wal.path)
     return written
 
 
 @contextmanager
 def wal_file_deleted_early() -> Iterator[None]:
     """It goes when the segments are written, not when the journal says so."""
-    with plant(SegmentWriter, "_write", delete_the_wal_file_first):
+    with plant(WalFlusher, "_write", delete_the_wal_file_first):
         yield
 
 
@@ -97,8 +97,8 @@ def absence_as_commit_point() -> Iterator[None]:
         return dataclasses.replace(found, layout=present(files, found.layout))
 
     with (
-        plant(SegmentWriter, "_write", delete_the_wal_file_first),
-        plant(opening, "replay_journal", forgiving),
+        plant(WalFlusher, "_write", delete_the_wal_file_first),
+        plant(recover, "replay_journal", forgiving),
     ):
         yield
 

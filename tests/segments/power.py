@@ -1,7 +1,7 @@
 """Losing power, being killed and failing at every file-system call of a step.
 
-A ``Stage`` has a prologue, which is played once, and a step, which is played again and again: each
-time on a copy of what the prologue left, from the same seed, so that its calls have the same
+A ``Scenario`` has a prologue, which is played once, and a step, which is played again and again:
+each time on a copy of what the prologue left, from the same seed, so that its calls have the same
 numbers, and each time cut short at another of them. After that the directory is opened as it may be
 then, compared with what was promised, used (``go_on``), opened again, and compared again.
 """
@@ -47,7 +47,7 @@ async def nothing(_: Witness) -> None:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Scenario:
     """What is played, and what is cut short."""
 
     step: Step
@@ -109,19 +109,21 @@ def check_nothing_was_swallowed(simulation: Simulation) -> None:
     assert not simulation.unhandled, simulation.unhandled
 
 
-async def opened(files: SimulatedFiles, model: DiskModel, stage: Stage, simulation: Any) -> Witness:
-    disk = await Disk.open(files, stage.options, runtime=simulation.runtime)
+async def opened(
+    files: SimulatedFiles, model: DiskModel, scenario: Scenario, simulation: Any
+) -> Witness:
+    disk = await Disk.open(files, scenario.options, runtime=simulation.runtime)
     return Witness(disk, files, model)
 
 
-def prologue(stage: Stage, *, at_once: bool = False) -> Played:
+def prologue(scenario: Scenario, *, at_once: bool = False) -> Played:
     """The directory as the prologue leaves it, closed."""
     files, model = SimulatedFiles(random=Random(1), at_once=at_once), DiskModel()
-    if stage.prologue is not nothing:
+    if scenario.prologue is not nothing:
 
         async def script(simulation: Simulation) -> None:
-            witness = await opened(files, model, stage, simulation)
-            await stage.prologue(witness)
+            witness = await opened(files, model, scenario, simulation)
+            await scenario.prologue(witness)
             await witness.settle()
             await witness.disk.close()
             files.fail_if(None)
@@ -130,14 +132,14 @@ def prologue(stage: Stage, *, at_once: bool = False) -> Played:
     return Played(files, model)
 
 
-def calls_of_step(stage: Stage, before: Played) -> list[FileCall]:
+def calls_of_step(scenario: Scenario, before: Played) -> list[FileCall]:
     """The calls of a step that nothing disturbs; and then everything is as promised."""
     files, model, start = before.files.after_kill(), before.model.copy(), []
 
     async def script(simulation: Simulation) -> None:
-        witness = await opened(files, model, stage, simulation)
-        start.append(len(files.calls) if stage.is_opened_before else 0)
-        await stage.step(witness)
+        witness = await opened(files, model, scenario, simulation)
+        start.append(len(files.calls) if scenario.is_opened_before else 0)
+        await scenario.step(witness)
         await witness.settle()
         start.append(len(files.calls))
         await witness.check()
@@ -161,14 +163,14 @@ def crash_points(calls: list[FileCall]) -> Iterator[CrashPoint]:
                     yield CrashPoint(call, when)
 
 
-def crashed(stage: Stage, before: Played, point: CrashPoint) -> Played:
+def crashed(scenario: Scenario, before: Played, point: CrashPoint) -> Played:
     """The step, cut short."""
     files, model = before.files.after_kill(), before.model.copy()
     files.crash_at(point.call.number, point.when)
 
     async def script(simulation: Simulation) -> None:
-        witness = await opened(files, model, stage, simulation)
-        await stage.step(witness)
+        witness = await opened(files, model, scenario, simulation)
+        await scenario.step(witness)
         await witness.settle()
 
     play(files, script, seed=2)
@@ -177,13 +179,13 @@ def crashed(stage: Stage, before: Played, point: CrashPoint) -> Played:
 
 
 def come_back(
-    stage: Stage, left: Played, survivor: SimulatedFiles, *, goes_on: bool = True
+    scenario: Scenario, left: Played, survivor: SimulatedFiles, *, goes_on: bool = True
 ) -> None:
     """What was left can be opened, is as promised, and can be used; and again after that."""
     model = left.model.copy()
 
     async def script(simulation: Simulation) -> None:
-        witness = await opened(survivor, model, stage, simulation)
+        witness = await opened(survivor, model, scenario, simulation)
         await witness.check(settles=True)
         if not goes_on:
             await witness.disk.flush()
@@ -191,14 +193,14 @@ def come_back(
             return
         await go_on(witness)
         await witness.disk.close()
-        again = await opened(survivor, model, stage, simulation)
+        again = await opened(survivor, model, scenario, simulation)
         await again.check(settles=True)
 
     play(survivor, script, seed=4)
 
 
 def use_briefly(
-    stage: Stage, left: Played, killed: SimulatedFiles
+    scenario: Scenario, left: Played, killed: SimulatedFiles
 ) -> tuple[Played, list[FileCall]]:
     """What the next process shows must not be lost with the power, synced or not before it came.
 
@@ -209,7 +211,7 @@ def use_briefly(
     killed.fail_if(flushing_fails)
 
     async def script(simulation: Simulation) -> None:
-        witness = await opened(killed, model, stage, simulation)
+        witness = await opened(killed, model, scenario, simulation)
         opening.extend(killed.calls)
         await witness.check(settles=True)
         await witness.create("briefly")
@@ -261,14 +263,14 @@ def told(what: object) -> Iterator[None]:
 
 
 def survive_power_loss(
-    stage: Stage, *, losses: int = 2, thoroughly: bool = False, at_once: bool = False
+    scenario: Scenario, *, losses: int = 2, thoroughly: bool = False, at_once: bool = False
 ) -> int:
     """At every call of the step. Gives how many different states of the disk that left.
 
     All of them are opened and compared. Unless it is done ``thoroughly``, one of four is used on,
     and one of three that a kill has left loses its power later.
     """
-    before, random, seen = prologue(stage, at_once=at_once), Random(0), set[int]()
+    before, random, seen = prologue(scenario, at_once=at_once), Random(0), set[int]()
 
     def is_new(left: Played, survivor: SimulatedFiles) -> bool:
         count = len(seen)
@@ -280,22 +282,22 @@ def survive_power_loss(
             survivor = left.files.after_power_loss(Random(seed))
             if is_new(left, survivor):
                 with told(f"loss {seed}"):
-                    come_back(stage, left, survivor, goes_on=thoroughly or len(seen) % 4 == 0)
+                    come_back(scenario, left, survivor, goes_on=thoroughly or len(seen) % 4 == 0)
 
-    for point in crash_points(calls_of_step(stage, before)):
+    for point in crash_points(calls_of_step(scenario, before)):
         with told(f"power lost {point}"):
-            left = crashed(stage, before, point)
+            left = crashed(scenario, before, point)
             lose_power(left, losses)
         killed = left.files.after_kill()
         if is_new(left, killed) and (thoroughly or point.call.number % 3 == 0):
             with told(f"killed {point}, then the power was lost after it was used again"):
-                again, opening = use_briefly(stage, left, killed)
+                again, opening = use_briefly(scenario, left, killed)
                 lose_power(again, losses)
             point_of_opening = random.choice(list(crash_points(opening)))
             with told(f"killed {point}, then opened and power lost {point_of_opening}"):
                 killed = left.files.after_kill()
                 killed.crash_at(point_of_opening.call.number, point_of_opening.when)
-                use_briefly(stage, left, killed)
+                use_briefly(scenario, left, killed)
                 lose_power(Played(killed, left.model), 2)
     return len(seen)
 

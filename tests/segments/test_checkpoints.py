@@ -373,7 +373,7 @@ class TestBehaviour20AfterRestart:
                 await part.checkpoint(20, b"state", EMPTY)
                 await disk.flush()
                 before = part.status()
-            assert layout_of(tmp_path).partition(1).files == ()
+            assert layout_of(tmp_path).partitions[1].files == ()
             async with await Disk.open(tmp_path, SMALL) as disk:
                 part = await disk.partition("p")
                 assert part.status() == before

@@ -38,7 +38,7 @@ async def mostly_dead(disk: Disk, name: str = "p") -> Partition:
 
 
 def valid(root: Path) -> list[list[int]]:
-    return [list(file.indexes) for file in layout_of(root).partition(1).files]
+    return [list(file.indexes) for file in layout_of(root).partitions[1].files]
 
 
 class TestBehaviour14WhatItDoes:
@@ -73,9 +73,9 @@ class TestBehaviour14WhatItDoes:
                 await segments(disk, part, *TENS)
                 live = IndexSet.of([3, *range(12, 17), 27])
                 await part.checkpoint(30, b"state", live)
-                second = layout_of(tmp_path).partition(1).files[1].path
+                second = layout_of(tmp_path).partitions[1].files[1].path
                 assert await part.compact()
-                files = layout_of(tmp_path).partition(1).files
+                files = layout_of(tmp_path).partitions[1].files
                 assert [file.entries for file in files] == [1, 10, 1, 10]
                 assert files[1].path == second
                 assert list(await epochs(part, live)) == list(live)
@@ -99,9 +99,9 @@ class TestBehaviour14WhatItDoes:
                 await part.append([b"newest"])
                 await disk.flush()
                 await part.checkpoint(6, b"state", IndexSet.of(live))
-                before = layout_of(tmp_path).partition(1).files[0].path
+                before = layout_of(tmp_path).partitions[1].files[0].path
                 await part.compact()
-                after = layout_of(tmp_path).partition(1).files[0]
+                after = layout_of(tmp_path).partitions[1].files[0]
                 assert (after.path != before) is is_rewritten
                 assert after.entries == (len(live) if is_rewritten else 6)
 
@@ -134,7 +134,7 @@ class TestBehaviour14WhatItDoes:
                     part = await disk.partition("p")
                     assert await part.compact()
                     assert len(await found(part)) == 8 + 10
-                files = layout_of(root).partition(1).files[:-1]
+                files = layout_of(root).partitions[1].files[:-1]
                 assert [file.entries for file in files] == [2, 2, 2, 2]
 
         run(main())
@@ -149,12 +149,12 @@ class TestBehaviour14WhatItDoes:
             small = DiskOptions(
                 wal_file_bytes=1 << 16, segment_entries_max=3, major_after_minors=None
             )
-            second = layout_of(tmp_path).partition(1).files[1].path
+            second = layout_of(tmp_path).partitions[1].files[1].path
             async with await Disk.open(tmp_path, small) as disk:
                 part = await disk.partition("p")
                 assert await part.compact()
                 assert list(await epochs(part, live)) == list(live)
-            files = layout_of(tmp_path).partition(1).files
+            files = layout_of(tmp_path).partitions[1].files
             assert files[1].path == second
             assert [file.entries for file in files] == [1, 10, 1, 10]
 
@@ -169,7 +169,7 @@ class TestBehaviour14WhatItDoes:
                 await disk.flush()
                 await part.compact()
                 assert await epochs(part) == dict.fromkeys(range(1, 11), 1) | {11: 2, 12: 2}
-            assert [file.entries for file in layout_of(tmp_path).partition(1).files] == [10, 2]
+            assert [file.entries for file in layout_of(tmp_path).partitions[1].files] == [10, 2]
 
         run(main())
 
@@ -443,17 +443,17 @@ class TestBehaviour18BesideOthers:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 part = await mostly_dead(disk)
                 assert await part.compact()
-                first = layout_of(tmp_path).partition(1).files[0]
+                first = layout_of(tmp_path).partitions[1].files[0]
                 assert (first.lowest, first.highest) == (1, 3)
                 await segments(disk, part, range(41, 51))
                 await part.checkpoint(40, b"state", IndexSet.of([14, 33]))
                 assert await part.compact()
                 assert list(await epochs(part)) == [14, 33, *range(41, 51)]
-                second = layout_of(tmp_path).partition(1).files[0]
+                second = layout_of(tmp_path).partitions[1].files[0]
                 assert (second.lowest, second.highest, second.entries) == (1, 4, 2)
                 before = names(tmp_path, "seg")
                 assert await part.compact()
-                assert layout_of(tmp_path).partition(1).files[0] == second
+                assert layout_of(tmp_path).partitions[1].files[0] == second
             async with await Disk.open(tmp_path, SMALL) as disk:
                 assert list(await epochs(await disk.partition("p"))) == [14, 33, *range(41, 51)]
                 assert set(names(tmp_path, "seg")) <= set(before)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import pytest
 
 from segments.failing import survive_failures
-from segments.power import Stage
-from segments.stages import STAGES, WRITING, patched
+from segments.power import Scenario
+from segments.scenarios import SCENARIOS, WRITING, patched
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
-def test_a_failing_disk_costs_nothing_that_was_promised(stage: Stage) -> None:
-    with patched(stage):
-        assert survive_failures(stage) > 10
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_failing_disk_costs_nothing_that_was_promised(scenario: Scenario) -> None:
+    with patched(scenario):
+        assert survive_failures(scenario) > 10
 
 
-@pytest.mark.parametrize("stage", WRITING, ids=lambda stage: stage.__name__)
-def test_nor_does_one_that_writes_and_syncs_in_one_call(stage: Stage) -> None:
-    with patched(stage):
-        assert survive_failures(stage, at_once=True) > 10
+@pytest.mark.parametrize("scenario", WRITING, ids=lambda scenario: scenario.__name__)
+def test_nor_does_one_that_writes_and_syncs_in_one_call(scenario: Scenario) -> None:
+    with patched(scenario):
+        assert survive_failures(scenario, at_once=True) > 10

@@ -39,7 +39,7 @@ from stratalog.segments import (
     inspect_disk,
 )
 from stratalog.segments.format.segment_file import SEGMENT_OVERHEAD_BYTES
-from stratalog.segments.inspect import look as looking
+from stratalog.segments.inspect import disk_snapshot
 
 BUSY_NODE = Path(__file__).with_name("busy_node.py")
 
@@ -317,12 +317,12 @@ def busy_node(path: Path) -> Iterator[subprocess.Popen[bytes]]:
             node.kill()
 
 
-@pytest.mark.parametrize("held_max", [looking.FILES_HELD_MAX, 1])
+@pytest.mark.parametrize("held_max", [disk_snapshot.FILES_HELD_MAX, 1])
 def test_beside_a_node_that_writes_flushes_checkpoints_and_compacts_nothing_seems_damaged(
     tmp_path: Path, held_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if there are more files than can be held open at once."""
-    monkeypatch.setattr(looking, "FILES_HELD_MAX", held_max)
+    monkeypatch.setattr(disk_snapshot, "FILES_HELD_MAX", held_max)
     lasts = []
     with busy_node(tmp_path) as node:
         for _ in range(15):

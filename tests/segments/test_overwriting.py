@@ -114,7 +114,7 @@ class TestBehaviour06Overwriting:
                 fourth = names(tmp_path, "seg")[-1]
                 assert names(tmp_path, "seg") == [first, second, fourth]
                 assert await epochs(part) == dict.fromkeys(range(1, 7), 1) | {7: 2, 8: 2}
-            valid = [list(file.indexes) for file in layout_of(tmp_path).partition(1).files]
+            valid = [list(file.indexes) for file in layout_of(tmp_path).partitions[1].files]
             assert valid == [[1, 2, 3, 4], [5, 6], [7, 8]]
 
         run(main())

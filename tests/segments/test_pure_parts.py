@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from segments.disks import entries
 from stratalog.errors import Conflict, Corrupt, Invalid, NotHappened
 from stratalog.indexset import EMPTY, INDEX_MAX, IndexSet
-from stratalog.segments.admission import Tail, admit, check_write, without_checkpointed
-from stratalog.segments.format.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged
+from stratalog.segments.admit_write import Tail, admit, check_write, without_checkpointed
+from stratalog.segments.format.entries import EPOCH_MAX, HEAD, Entries, Entry, damaged, divided
 from stratalog.segments.format.layout import (
     PartitionLayout,
     SegmentFile,
@@ -22,8 +22,7 @@ from stratalog.segments.format.layout import (
     lineage_of,
 )
 from stratalog.segments.format.lineage import Lineage, steps_of
-from stratalog.segments.upkeep.choose_segments import Share, dead_segments, needed, rewrites
-from stratalog.segments.upkeep.segment_writer import divided
+from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
 
 # Lineages
 

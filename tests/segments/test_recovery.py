@@ -345,11 +345,11 @@ class TestBehaviour20Restart:
                 await part.checkpoint(10, b"state")
 
             def without_the_second(layout: Layout) -> Layout:
-                files = layout.partition(1).files
+                files = layout.partitions[1].files
                 left = [file for file in files if file.indexes.first != 11]
                 assert len(left) == len(files) - 1
                 return layout.having(
-                    msgspec.structs.replace(layout.partition(1), files=tuple(left))
+                    msgspec.structs.replace(layout.partitions[1], files=tuple(left))
                 )
 
             rewrite_journal(tmp_path, without_the_second)
@@ -366,7 +366,7 @@ class TestBehaviour20Restart:
                 await part.write(10, entries([11]))
 
             def without_files(layout: Layout) -> Layout:
-                return layout.having(msgspec.structs.replace(layout.partition(1), files=()))
+                return layout.having(msgspec.structs.replace(layout.partitions[1], files=()))
 
             rewrite_journal(tmp_path, without_files)
             with pytest.raises(Corrupt, match="lacks what lies between 0 and 10"):
@@ -382,8 +382,8 @@ class TestBehaviour20Restart:
                 await part.checkpoint(20, b"state", IndexSet.of([7]))
 
             def without_the_first(layout: Layout) -> Layout:
-                files = layout.partition(1).files[1:]
-                return layout.having(msgspec.structs.replace(layout.partition(1), files=files))
+                files = layout.partitions[1].files[1:]
+                return layout.having(msgspec.structs.replace(layout.partitions[1], files=files))
 
             rewrite_journal(tmp_path, without_the_first)
             with pytest.raises(Corrupt, match="which its checkpoint needs"):

@@ -26,7 +26,7 @@ from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries
 from stratalog.segments.format.entries import HEAD, Entry
 from stratalog.segments.format.segment_file import GAP_BYTES_MAX, SEGMENT_OVERHEAD_BYTES
-from stratalog.segments.io.work import DISK_THREADS_MAX
+from stratalog.segments.io.threads import DISK_THREADS_MAX
 
 
 def limited(entries_max: int = 65_536, bytes_max: int = 1 << 26) -> DiskOptions:
@@ -45,7 +45,7 @@ class TestBehaviour07Limits:
                 part = await disk.partition("p")
                 await segments(disk, part, range(1, 11))
                 assert list(await epochs(part)) == list(range(1, 11))
-            sizes = [file.entries for file in layout_of(tmp_path).partition(1).files]
+            sizes = [file.entries for file in layout_of(tmp_path).partitions[1].files]
             assert sizes == [4, 4, 2]
 
         run(main())
@@ -58,7 +58,7 @@ class TestBehaviour07Limits:
                 await part.append([b"x" * 100] * 7)
                 await disk.flush()
                 assert len(await found(part)) == 7
-            files = layout_of(tmp_path).partition(1).files
+            files = layout_of(tmp_path).partitions[1].files
             assert [file.entries for file in files] == [3, 3, 1]
             for file in files:
                 size = (tmp_path / file.path).stat().st_size
@@ -73,7 +73,7 @@ class TestBehaviour07Limits:
                 part = await disk.partition("p")
                 await part.append(payloads)
                 await disk.flush()
-            files = layout_of(tmp_path).partition(1).files
+            files = layout_of(tmp_path).partitions[1].files
             assert [file.entries for file in files] == [2, 1, 1]
             async with await Disk.open(tmp_path, limited(bytes_max=1000)) as disk:
                 part = await disk.partition("p")

@@ -16,8 +16,8 @@ from stratalog.segments import Entries, Entry, Lineage
 from stratalog.segments.transfer.copy_rules import (
     Agreement,
     Receiving,
+    ReplicaState,
     Sending,
-    Standing,
     Window,
     agree,
 )
@@ -47,7 +47,7 @@ class TestTheGnarlyExample:
     """Follower: 100–1000 in term 1, 1001–1500 in term 2. A snapshot at 2000, in term 3."""
 
     live = IndexSet.of([100, 600, 1200, 1777])
-    follower = Standing(0, numbers(100, 1500), Lineage(((100, 1), (1001, 2))))
+    follower = ReplicaState(0, numbers(100, 1500), Lineage(((100, 1), (1001, 2))))
 
     def test_a_follower_that_has_everything_up_to_1500_misses_1777(self) -> None:
         offer = offer_of(2000, self.live, 2000, (100, 1), (1001, 2), (1501, 3))
@@ -66,7 +66,7 @@ class TestTheGnarlyExample:
 
     def test_a_follower_that_was_interrupted_misses_what_has_not_come(self) -> None:
         offer = offer_of(2000, self.live, 2000, (100, 1), (1001, 2), (1501, 3))
-        partly = Standing(0, IndexSet.of([100, 600, 1200]), Lineage(((100, 1), (1200, 2))))
+        partly = ReplicaState(0, IndexSet.of([100, 600, 1200]), Lineage(((100, 1), (1200, 2))))
         agreement = agree(partly, offer)
         assert agreement.cut_after is None
         assert agreement.missing == IndexSet.of([1777])
@@ -74,7 +74,7 @@ class TestTheGnarlyExample:
     def test_an_epoch_of_which_a_replica_has_nothing_does_not_part_the_lineages(self) -> None:
         """It has 100 of term 1 and 1777 of term 3, and cannot know where term 2 was."""
         offer = offer_of(2000, IndexSet.of([100, 1777]), 2000, (100, 1), (1001, 2), (1501, 3))
-        partly = Standing(0, IndexSet.of([100, 1777]), Lineage(((100, 1), (1777, 3))))
+        partly = ReplicaState(0, IndexSet.of([100, 1777]), Lineage(((100, 1), (1777, 3))))
         agreement = agree(partly, offer)
         assert agreement.cut_after is None
         assert agreement.missing == EMPTY
@@ -83,27 +83,27 @@ class TestTheGnarlyExample:
 
 def test_an_empty_replica_misses_what_lives_and_everything_above_the_checkpoint() -> None:
     offer = offer_of(8, IndexSet.of([2, 5]), 12, (1, 1))
-    agreement = agree(Standing(0, EMPTY, Lineage()), offer)
+    agreement = agree(ReplicaState(0, EMPTY, Lineage()), offer)
     assert agreement == Agreement(None, 0, EMPTY, IndexSet.of([2, 5, 9, 10, 11, 12]), True)
 
 
 def test_a_replica_that_can_get_to_the_checkpoint_by_itself_does_not_want_it() -> None:
     """It has every entry from its own checkpoint on, so its state machine applies them."""
-    own = Standing(4, IndexSet.of([2]) | numbers(5, 9), Lineage(((1, 1),)))
+    own = ReplicaState(4, IndexSet.of([2]) | numbers(5, 9), Lineage(((1, 1),)))
     agreement = agree(own, offer_of(8, IndexSet.of([2, 5]), 12, (1, 1)))
     assert not agreement.wants_state
     assert agreement.missing == numbers(10, 12)
 
 
 def test_a_replica_that_reaches_the_checkpoint_with_gaps_wants_it() -> None:
-    own = Standing(0, IndexSet.of([2, 5, 8]), Lineage(((2, 1),)))
+    own = ReplicaState(0, IndexSet.of([2, 5, 8]), Lineage(((2, 1),)))
     agreement = agree(own, offer_of(8, IndexSet.of([2, 5, 8]), 12, (1, 1)))
     assert agreement.wants_state
     assert agreement.missing == numbers(9, 12)
 
 
 def test_a_replica_with_a_later_checkpoint_wants_only_what_follows_its_log() -> None:
-    own = Standing(10, IndexSet.of([5]) | numbers(11, 12), Lineage(((1, 1),)))
+    own = ReplicaState(10, IndexSet.of([5]) | numbers(11, 12), Lineage(((1, 1),)))
     agreement = agree(own, offer_of(8, IndexSet.of([2, 5]), 15, (1, 1)))
     assert not agreement.wants_state
     assert agreement.missing == numbers(13, 15)
@@ -112,34 +112,34 @@ def test_a_replica_with_a_later_checkpoint_wants_only_what_follows_its_log() -> 
 
 def test_a_replica_cuts_off_what_lies_above_something_that_it_misses() -> None:
     """Left of a copy from a source whose checkpoint was later: there 3 had died."""
-    own = Standing(0, IndexSet.of([2, 5, 9]), Lineage(((2, 1),)))
+    own = ReplicaState(0, IndexSet.of([2, 5, 9]), Lineage(((2, 1),)))
     agreement = agree(own, offer_of(8, IndexSet.of([2, 3, 5]), 12, (1, 1)))
     assert agreement.cut_after == 2
     assert agreement.missing == IndexSet.of([3, 5, 9, 10, 11, 12])
 
 
 def test_a_replica_that_is_ahead_of_the_source_cuts_off_what_the_source_has_not() -> None:
-    own = Standing(0, numbers(1, 9), Lineage(((1, 1),)))
+    own = ReplicaState(0, numbers(1, 9), Lineage(((1, 1),)))
     agreement = agree(own, offer_of(0, EMPTY, 5, (1, 1)))
     assert agreement.cut_after == 5
     assert agreement.missing == EMPTY
 
 
 def test_two_histories_below_the_checkpoint_of_the_replica_are_corruption() -> None:
-    own = Standing(6, numbers(7, 9), Lineage(((1, 1), (5, 2))))
+    own = ReplicaState(6, numbers(7, 9), Lineage(((1, 1), (5, 2))))
     with pytest.raises(Corrupt, match="two histories") as caught:
         agree(own, offer_of(0, EMPTY, 9, (1, 1), (5, 3)))
     assert (caught.value.expected, caught.value.actual) == (6, 4)
 
 
 def test_a_live_entry_lost_below_the_checkpoint_of_the_replica_is_corruption() -> None:
-    own = Standing(6, IndexSet.of([2]) | numbers(7, 9), Lineage(((1, 1),)))
+    own = ReplicaState(6, IndexSet.of([2]) | numbers(7, 9), Lineage(((1, 1),)))
     with pytest.raises(Corrupt, match="lacks IndexSet\\(5\\)"):
         agree(own, offer_of(8, IndexSet.of([2, 5]), 9, (1, 1)))
 
 
 def test_a_source_that_is_behind_the_checkpoint_of_the_replica_is_a_conflict() -> None:
-    own = Standing(6, numbers(7, 9), Lineage(((1, 1),)))
+    own = ReplicaState(6, numbers(7, 9), Lineage(((1, 1),)))
     with pytest.raises(Conflict, match="below the replica"):
         agree(own, offer_of(0, EMPTY, 5, (1, 1)))
 
@@ -149,7 +149,7 @@ class Logs:
     """A source, and a replica that has a beginning of its log and something of another's."""
 
     offer: Offer
-    own: Standing
+    own: ReplicaState
     own_epochs: dict[int, int]
 
 
@@ -173,7 +173,7 @@ def logs(draw: st.DrawFn) -> Logs:
         if index not in lost or index <= own_checkpoint
     }
     return Logs(
-        offer, Standing(own_checkpoint, IndexSet.of(own_epochs), _line(own_epochs)), own_epochs
+        offer, ReplicaState(own_checkpoint, IndexSet.of(own_epochs), _line(own_epochs)), own_epochs
     )
 
 
@@ -337,7 +337,7 @@ class TestTheReplica:
     offer = offer_of(8, IndexSet.of([2, 5]), 12, (1, 1), (7, 2))
 
     def receiving(self) -> Receiving:
-        return Receiving(self.offer, agree(Standing(0, EMPTY, Lineage()), self.offer), 0)
+        return Receiving(self.offer, agree(ReplicaState(0, EMPTY, Lineage()), self.offer), 0)
 
     @pytest.mark.parametrize(
         "message",

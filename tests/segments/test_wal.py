@@ -37,7 +37,7 @@ from stratalog.errors import (
 )
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Disk, DiskOptions, Partition
-from stratalog.segments.io.work import DISK_THREADS_MAX
+from stratalog.segments.io.threads import DISK_THREADS_MAX
 
 
 class TestBehaviour01AcknowledgedAfterASync:
@@ -383,7 +383,7 @@ class TestBehaviour05RollOver:
                 await closing
             with pytest.raises(Closed):
                 await flushing
-            assert list(layout_of(tmp_path).partition(1).indexes) == [1, 2, 3, 4, 5]
+            assert list(layout_of(tmp_path).partitions[1].indexes) == [1, 2, 3, 4, 5]
             assert names(tmp_path, "wal") == []
 
         run(main())
@@ -431,7 +431,7 @@ class TestBehaviour12DeadEntries:
                 await disk.flush()
                 assert disk.stats.flushed_entries == 3 + 5
                 assert list(await epochs(part)) == [2, 3, 11, 16, 17, 18, 19, 20]
-            (file,) = layout_of(tmp_path).partition(1).files
+            (file,) = layout_of(tmp_path).partitions[1].files
             assert list(file.indexes) == [2, 3, 11, 16, 17, 18, 19, 20]
             assert file.entries == 8
 

@@ -156,14 +156,14 @@ class Witness:
         """Wait until compaction and the removal of files have ended."""
         engine = self.disk._engine
         await engine.compactor.close()
-        await engine._removing.end()
+        await engine.file_remover.finish()
 
     async def check_leftovers(self) -> None:
         """The files are those that the journal names, and those that could not be removed."""
         await self.disk._engine.journal.settle()
         await self.settle()
         there, named = set(self.files.names()), self._named()
-        there -= self.disk._engine._not_removed - named
+        there -= self.disk._engine.file_remover.failed - named
         if there != named:
             raise BrokenPromise(f"left over: {there - named}, missing: {named - there}")
 

@@ -16,24 +16,29 @@ import os
 from types import TracebackType
 from typing import Self
 
-from stratalog.errors import Closed, Conflict, Invalid, NotFound
+from stratalog.errors import Conflict, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.engine import Engine
-from stratalog.segments.format import HEAD_BYTES, Created, Edit, Layout, Removed
+from stratalog.segments.format import (
+    HEAD_BYTES,
+    Created,
+    Edit,
+    Layout,
+    Removed,
+    prepare_folders,
+    read_identity,
+    write_identity,
+)
 from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
-from stratalog.segments.opening import (
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.partition import Partition
+from stratalog.segments.recover import (
     Found,
     find,
     make_durable,
-    new_disk_id,
-    prepare_folders,
-    read_identity,
+    remove_leftovers,
     replay_wal,
-    tidy,
-    write_identity,
 )
-from stratalog.segments.options import DiskOptions
-from stratalog.segments.partition import Partition
 from stratalog.segments.stats import DiskStats
 
 NAME_BYTES_MAX = 255
@@ -47,7 +52,7 @@ class Disk:
         self._lock = lock
         self._closing: asyncio.Future[None] | None = None
         self.id = disk_id
-        """Born with the data directory, and with it for ever."""
+        """Created with the data directory, and never changed."""
 
     @classmethod
     async def open(
@@ -57,17 +62,17 @@ class Disk:
         *,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Disk:
-        """Open a data directory, or make one. ``Conflict`` if another process has it open.
+        """Open a data directory, or create one. ``Conflict`` if another process has it open.
 
-        ``Corrupt`` if something that was durable is missing or damaged: nothing is changed then.
+        ``Corrupt`` if durable data is missing or damaged. Then nothing has been changed.
         """
         files = LocalFiles(path) if isinstance(path, str | os.PathLike) else path
         opening = asyncio.ensure_future(cls._open(files, options or DiskOptions(), runtime))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # Its threads go on. The directory is given back when they have ended, not before.
-            opening.add_done_callback(_close_again)
+            # Its threads go on. The directory is unlocked when they have ended, not before.
+            opening.add_done_callback(cls._close_opened)
             raise
 
     @classmethod
@@ -81,7 +86,7 @@ class Disk:
                     "another process has this data directory open",
                     hint="Stop it first. `stratalog disk info` works beside it.",
                 ) from None
-            engine, disk_id = await _opened(files, options, runtime)
+            engine, disk_id = await _open_engine(files, options, runtime)
             return cls(engine, disk_id, lock.pop_all())
 
     async def __aenter__(self) -> Self:
@@ -102,17 +107,17 @@ class Disk:
 
     def partitions(self) -> list[str]:
         """The names of all partitions, sorted."""
-        self._must_be_open()
+        self._engine.must_be_open()
         return sorted(each.name for each in self._engine.partitions.values())
 
     async def partition(self, name: str, *, create: bool = True) -> Partition:
-        """A partition, made if there is none. ``NotFound`` if it is not to be made."""
-        self._must_be_open()
+        """A partition, created if it does not exist. ``NotFound`` if ``create`` is false."""
+        self._engine.must_be_open()
         found = self._find(name)
         if found is not None:
             return found
         if not create:
-            raise NotFound(f"there is no partition {name!r}", hint=_those(self.partitions()))
+            raise NotFound(f"there is no partition {name!r}", hint=_existing(self.partitions()))
         _check_name(name)
         engine = self._engine
 
@@ -132,11 +137,11 @@ class Disk:
         return made
 
     async def remove(self, name: str) -> None:
-        """Remove a partition with all that it has. Its entries on their way are given up."""
-        self._must_be_open()
+        """Remove a partition with all its data. Writes in flight fail."""
+        self._engine.must_be_open()
         partition = self._find(name)
         if partition is None:
-            raise NotFound(f"there is no partition {name!r}", hint=_those(self.partitions()))
+            raise NotFound(f"there is no partition {name!r}", hint=_existing(self.partitions()))
         engine, number = self._engine, partition.number
 
         def record(layout: Layout) -> Edit | None:
@@ -152,48 +157,45 @@ class Disk:
         partitions = self._engine.partitions.values()
         return next((each for each in partitions if each.name == name), None)
 
-    # The whole
+    # The whole disk
 
     @property
     def stats(self) -> DiskStats:
-        """What was done since it was opened."""
-        return self._engine.meters.stats()
+        """Counters since it was opened."""
+        return self._engine.context.meters.stats()
 
     async def flush(self) -> None:
-        """Close the WAL file and wait until everything is in segments."""
-        self._must_be_open()
+        """Close the WAL file and wait until all entries are in segments."""
+        self._engine.must_be_open()
         await self._engine.wal.drain()
         await self._engine.wal.end_file()
-        await self._engine.segment_writer.drain()
+        await self._engine.flusher.drain()
 
     async def close(self) -> None:
-        """Finish what was begun, and give the directory back. It goes on if the caller gives up."""
+        """Finish what was begun and unlock the directory. A cancelled caller does not stop it."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
+
+    @classmethod
+    def _close_opened(cls, opening: asyncio.Future[Disk]) -> None:
+        """The caller that wanted this disk was cancelled."""
+        if not opening.cancelled() and opening.exception() is None:
+            disk = opening.result()
+            disk._closing = asyncio.ensure_future(disk._close())
 
     async def _close(self) -> None:
         await self._engine.close()
         self._lock.close()
 
-    def _must_be_open(self) -> None:
-        if self._engine.is_closed:
-            raise Closed("the disk was closed")
-        self._engine.must_work()
 
-
-def _close_again(opening: asyncio.Future[Disk]) -> None:
-    """Nobody waits for this disk any more."""
-    if not opening.cancelled() and opening.exception() is None:
-        disk = opening.result()
-        disk._closing = asyncio.ensure_future(disk._close())
-
-
-async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> tuple[Engine, str]:
+async def _open_engine(
+    files: FileSystem, options: DiskOptions, runtime: Runtime
+) -> tuple[Engine, str]:
     identity = await in_thread(lambda: read_identity(files))
     found: Found | None = None
     if identity is None:
-        disk_id = new_disk_id(runtime)
+        disk_id = runtime.new_id(32)
         await in_thread(lambda: prepare_folders(files))
     else:
         disk_id = identity.disk
@@ -206,7 +208,7 @@ async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> 
         await engine.journal.begin()
         if found is not None:
             journal = engine.journal.path
-            await in_thread(lambda: tidy(files, found, journal))
+            await in_thread(lambda: remove_leftovers(files, found, journal))
         if identity is None:
             await in_thread(lambda: write_identity(files, disk_id))
     except BaseException:
@@ -217,12 +219,13 @@ async def _opened(files: FileSystem, options: DiskOptions, runtime: Runtime) -> 
 
 
 async def _recover(engine: Engine, found: Found) -> None:
-    """Bring the partitions to where they were, and make sure that it stays so."""
+    """Replay the WAL onto the partitions, and make the result durable."""
     for number, layout in found.layout.partitions.items():
         checkpoint = found.checkpoints.get(number)
         engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
     engine.wal.next_batch = found.layout.next_batch
-    replay = replay_wal(engine.files, engine.disk, found.layout)
+    files = engine.context.files
+    replay = replay_wal(files, engine.context.disk, found.layout)
     last_batch = range(0)
     while (each := await in_thread(lambda: next(replay, None))) is not None:
         wal, batches, next_batch = each
@@ -234,19 +237,19 @@ async def _recover(engine: Engine, found: Found) -> None:
         ends = [HEAD_BYTES, *(batch.end for batch in batches)]
         last_batch = range(*ends[-2:]) if batches else range(0)
         engine.wal.next_batch = next_batch
-        engine.segment_writer.put(wal, next_batch)
+        engine.flush_queue.put(wal, next_batch)
     for partition in engine.partitions.values():
         partition.recovered()
-    await in_thread(lambda: make_durable(engine.files, found.layout, last_batch))
+    await in_thread(lambda: make_durable(files, found.layout, last_batch))
 
 
 def _check_name(name: str) -> None:
     if not name or len(name.encode()) > NAME_BYTES_MAX or not name.isprintable():
         raise Invalid(
-            f"not a name of a partition: {name!r}",
+            f"not a valid name of a partition: {name!r}",
             hint=f"A name has 1 to {NAME_BYTES_MAX} bytes, and no control characters.",
         )
 
 
-def _those(names: list[str]) -> str:
+def _existing(names: list[str]) -> str:
     return f"There are: {', '.join(names[:10])}." if names else "There are none."

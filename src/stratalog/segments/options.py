@@ -1,4 +1,4 @@
-"""What a user may set, with the defaults and limits stated."""
+"""The options of a node's disk, with their defaults."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ class DiskOptions:
     """Limits of a node's disk."""
 
     wal_file_bytes: int = 256 * MIB
-    """A WAL file is closed and flushed to segments when it has reached this size."""
+    """A WAL file is closed and flushed to segments when it reaches this size."""
 
     wal_files_max: int = 4
-    """How many closed WAL files may wait for their flush before writes wait too."""
+    """How many closed WAL files may wait for their flush before writes have to wait."""
 
     batch_bytes_max: int = 2 * MIB
-    """How much is written with one sync. A single larger write is a batch of its own."""
+    """The bytes of one batch, which is synced once. A larger write is a batch of its own."""
 
     write_bytes_max: int = 64 * MIB
     """The largest write."""
 
     queue_bytes_max: int = 64 * MIB
-    """How much may wait for the sync before it. Further writes wait until there is room."""
+    """How many bytes may be queued for the WAL. Further writes wait until there is room."""
 
     segment_entries_max: int = 65_536
-    """How many entries a segment file holds."""
+    """The most entries of a segment file."""
 
     segment_bytes_max: int = 64 * MIB
-    """How many bytes of entries a segment file holds. One larger entry has a file of its own."""
+    """The most bytes of entries of a segment file. A larger entry has a file of its own."""
 
     live_share_min: float = 0.5
-    """A segment of which at least this share lives, by entries and by bytes, is left alone by
-    major compaction."""
+    """Major compaction leaves a segment alone if at least this share of it lives, by entries and
+    by bytes."""
 
     major_after_minors: int | None = 8
-    """After how many minor compactions a major one runs by itself. `None`: only on request."""
+    """After this many minor compactions a major one runs by itself. `None`: only on request."""
 
     index_cache_bytes: int = 64 * MIB
-    """How much of the indexes of segments is kept in memory."""
+    """The memory for the indexes of segments."""
 
     open_files_max: int = 128
-    """How many segment files are kept open for reading."""
+    """The most segment files that are kept open for reading."""
 
     read_bytes: int = 1 * MIB
-    """How much a reader takes at a time."""
+    """The bytes that a reader reads at a time."""
 
     timeout_s: float = 60.0
     """How long a write waits for room before it fails as `Full`."""

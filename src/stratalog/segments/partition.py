@@ -1,6 +1,6 @@
-"""One partition of a node's disk, and what can be done with it.
+"""One partition of a node's disk: write, read, checkpoint, compact.
 
-Its log is what is durable (``DurableLog``), which can be read, and what is on its way to the disk.
+Its log consists of the durable part (``DurableLog``), which can be read, and of writes in flight.
 """
 
 from __future__ import annotations
@@ -8,73 +8,70 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from stratalog.errors import Closed, Conflict, NotFound, NotHappened, Trimmed
+from stratalog.errors import Conflict, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.segments.admission import Admitted, Tail, admit, check_write, without_checkpointed
+from stratalog.segments.admit_write import Admitted, Tail, admit, check_write, without_checkpointed
+from stratalog.segments.disk_services import DiskServices
 from stratalog.segments.format import NO_ENTRIES, Checkpoint, Entries, Entry, Lineage, Section
+from stratalog.segments.maintenance import HeldState, IncomingCheckpoint
 from stratalog.segments.read import DurableLog
 from stratalog.segments.write_ahead import Write
-
-if TYPE_CHECKING:
-    from stratalog.segments.engine import Engine
-    from stratalog.segments.upkeep import HeldState, IncomingCheckpoint
 
 WRITE_OVERHEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """Where a partition stands."""
+    """The state of a partition at one moment."""
 
     name: str
     first: int
     """The first index above the checkpoint, or where the log begins."""
     last: int
-    """The last index that is durable."""
+    """The last durable index."""
     epoch: int
     checkpoint: int
     """The index of the checkpoint; 0 if there is none."""
     live: IndexSet
-    """What lives at or below the checkpoint."""
+    """The live entries at or below the checkpoint."""
     pending: IndexSet
-    """What is durable in the WAL and not yet in segments."""
+    """The entries that are durable in the WAL and not yet in segments."""
     lineage: Lineage
     segments: int
     segment_bytes: int
 
 
 class Partition(DurableLog):
-    """A log of entries with indexes that its writer gives. Get one from ``Disk.partition``."""
+    """A log of entries whose indexes its writer assigns. Get one from ``Disk.partition``."""
 
     def __init__(
-        self, engine: Engine, number: int, name: str, checkpoint: Checkpoint | None
+        self, disk: DiskServices, number: int, name: str, checkpoint: Checkpoint | None
     ) -> None:
-        super().__init__(engine.journal, number, name, checkpoint)
-        self._engine = engine
+        super().__init__(disk.journal, number, name, checkpoint)
+        self._disk = disk
+        self._context = disk.context
+        self._wal = disk.wal
+        self._back_pressure = disk.wal.back_pressure
         self._tail = Tail()
         self._in_flight: deque[Admitted] = deque()
         self._kept: list[int] = []
-        """The indexes of checkpoints that are being taken."""
+        """The indexes of the checkpoints that are being taken."""
         self._is_removed = False
-        self.minors_since_major = 0
-        self.is_compacting = False
         self._changing = asyncio.Lock()
         self._settled = asyncio.Event()
-        """Nothing is on its way to the disk."""
+        """Set while no write is in flight."""
         self.forget_in_flight()
 
     def status(self) -> PartitionStatus:
         self.must_be_there()
         files = self.layout.files
-        above = self.indexes.floor(self.checkpoint_index + 1)
         return PartitionStatus(
             name=self.name,
-            first=above.first if above.first is not None else self.checkpoint_index + 1,
+            first=self._first,
             last=self.last,
             epoch=self.epoch,
             checkpoint=self.checkpoint_index,
@@ -88,9 +85,9 @@ class Partition(DurableLog):
     # Writing
 
     async def append(self, payloads: list[bytes], *, epoch: int | None = None) -> IndexSet:
-        """Write payloads after everything that was written before. For a partition's only writer.
+        """Write payloads at the end of the log. For the only writer of a partition.
 
-        The epoch is that of the last write if it is not given, and 1 in a new log.
+        The default epoch is that of the last write, and 1 in a new log.
         """
 
         def following() -> tuple[int, Entries]:
@@ -100,25 +97,25 @@ class Partition(DurableLog):
         return await self._write(following, self._must_not_change)
 
     async def write(self, previous: int, entries: Entries) -> IndexSet:
-        """Write entries that follow an index. Returns when they are durable, with their indexes.
+        """Write entries that follow an index. Returns their indexes when they are durable.
 
-        A write under a newer epoch takes away everything above ``previous``. ``Conflict`` if it
-        does not fit, with the index that was expected; after a gap was reported, ``NotHappened``
-        for whatever follows it, until a write fits. Entries at or below the checkpoint are
-        acknowledged and not written. The write goes on if the caller gives up waiting.
+        A write under a newer epoch removes everything above ``previous``. A write that does not fit
+        is a ``Conflict`` with the expected index. After a gap was reported, further writes are
+        ``NotHappened`` until one fits. Entries at or below the checkpoint are acknowledged and not
+        written. A cancelled caller does not stop the write.
         """
         return await self._write(lambda: (previous, entries), self._must_not_change)
 
     async def _write(
         self, make: Callable[[], tuple[int, Entries]], may_be: Callable[[], None]
     ) -> IndexSet:
-        """What is made is made again if others wrote while it waited for room."""
+        """``make`` is called again if the tail moved while the write waited for room."""
         self.must_be_there()
         tail = (self._tail.index, self._tail.epoch)
         previous, entries = make()
-        check_write(previous, entries, self._engine.options.write_bytes_max)
+        check_write(previous, entries, self._context.options.write_bytes_max)
         size = entries.stored_bytes + WRITE_OVERHEAD_BYTES
-        await self._engine.wal.room(size)
+        await self._back_pressure.wait_for_room(size)
         try:
             self.must_be_there()
             may_be()
@@ -126,9 +123,9 @@ class Partition(DurableLog):
                 previous, entries = make()
             answer = self._submit(previous, entries, size)
         except BaseException:
-            self._engine.wal.give_back(size)
+            self._back_pressure.give_back(size)
             raise
-        return await answer  # if the caller gives up, only its waiting ends
+        return await answer  # a cancelled caller only stops waiting
 
     def _submit(self, previous: int, entries: Entries, size: int) -> asyncio.Future[IndexSet]:
         answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
@@ -137,20 +134,20 @@ class Partition(DurableLog):
             previous, entries, self.checkpoint_index, self.lineage
         )
         previous, needed = self._without_repeated(previous, needed)
-        self._engine.meters.skipped += len(entries) - len(needed)
+        self._context.meters.skipped += len(entries) - len(needed)
         if not len(needed):
-            self._engine.wal.give_back(size)
+            self._back_pressure.give_back(size)
             answer.set_result(acknowledges)
             return answer
         is_known = previous == self._tail.index or self._knows(previous)
         admitted = admit(self._tail, previous, needed, self._kept_up_to, is_known=is_known)
         self._began(admitted)
         section = Section(self.number, admitted.previous, admitted.entries)
-        self._engine.wal.put(Write(section, size, answer, acknowledges))
+        self._wal.put(Write(section, size, answer, acknowledges))
         return answer
 
     def _without_repeated(self, previous: int, entries: Entries) -> tuple[int, Entries]:
-        """Without a beginning that is durable: a writer sends again what it was not told."""
+        """The write without a durable prefix: a writer repeats what was not acknowledged."""
         if not len(entries) or entries.first > self._sequence_last:
             return previous, entries
         repeated = entries.up_to(self._sequence_last)
@@ -161,7 +158,7 @@ class Partition(DurableLog):
         return previous, entries
 
     def _knows(self, previous: int) -> bool:
-        """Whether an index is in the log, on the disk or on the way to it."""
+        """Whether an index is in the log, durable or in flight."""
         for admitted in reversed(self._in_flight):
             if previous == admitted.previous or previous in admitted.entries.indexes:
                 return True
@@ -170,53 +167,57 @@ class Partition(DurableLog):
         return self.has(previous)
 
     async def truncate(self, after: int) -> None:
-        """Take away everything above an index, durably. ``Conflict`` below the checkpoint.
+        """Remove everything above an index, durably. ``Conflict`` below the checkpoint.
 
-        Write on under a newer epoch: an index and an epoch name one entry, for all replicas.
+        Continue under a newer epoch: an index and an epoch identify one entry, on all replicas.
         """
         async with self.exclusively() as alone:
             await alone.truncate(after)
 
     @contextlib.asynccontextmanager
     async def exclusively(self) -> AsyncIterator[Exclusive]:
-        """Wait until what was written is durable, then change the log with nobody else doing so.
+        """Wait until all writes are durable, then change the log alone.
 
-        Others are refused meanwhile: ``NotHappened``.
+        Other writes are refused meanwhile: ``NotHappened``.
         """
         self.must_be_there()
         async with self._changing:
             await self._settled.wait()
             self.must_be_there()
-            yield Exclusive(self)
+            yield Exclusive(
+                truncate=self._truncate,
+                write=lambda previous, entries: self._write(lambda: (previous, entries), _allowed),
+                incoming=self._incoming,
+            )
 
     async def _truncate(self, after: int) -> None:
         self.must_be_there()
         self._must_not_be_kept(after)
         if after >= self.last:
             return
-        await self._engine.wal.room(WRITE_OVERHEAD_BYTES)
+        await self._back_pressure.wait_for_room(WRITE_OVERHEAD_BYTES)
         try:
             self.must_be_there()
             self._must_not_be_kept(after)  # a checkpoint may have begun meanwhile
         except BaseException:
-            self._engine.wal.give_back(WRITE_OVERHEAD_BYTES)
+            self._back_pressure.give_back(WRITE_OVERHEAD_BYTES)
             raise
         end = max(self.indexes.limit(after).last or 0, self.checkpoint_index)
         answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
         self._began(Admitted(end, NO_ENTRIES, overwrites=True))
-        self._engine.wal.put(
+        self._wal.put(
             Write(Section(self.number, end, NO_ENTRIES), WRITE_OVERHEAD_BYTES, answer, EMPTY)
         )
-        # At once: it goes on if the caller gives up waiting, and then others write again.
+        # At once: a cancelled caller does not stop it, and then others write again.
         self._tail.index, self._tail.epoch = end, self.lineage.up_to(end).last_epoch
         self._tail.has_refused = False
         await asyncio.shield(answer)
 
     @contextlib.contextmanager
     def keeping(self, index: int) -> Iterator[None]:
-        """While a checkpoint is taken: nothing that it contains is cut off.
+        """While a checkpoint is taken, nothing that it contains is cut off.
 
-        ``Conflict`` if that is already on its way.
+        ``Conflict`` if a write that does so is already in flight.
         """
         if any(each.overwrites and each.previous < index for each in self._in_flight):
             raise Conflict(
@@ -247,21 +248,21 @@ class Partition(DurableLog):
         if self._changing.locked():
             raise NotHappened(
                 f"{self.name!r} is being cut off or copied from another replica",
-                hint="Do it again when that has ended.",
+                hint="Retry when that has ended.",
             )
 
     # Reading
 
     async def read(self, wanted: IndexSet | range) -> AsyncGenerator[Entries]:
-        """The durable entries whose index is wanted, ascending, some at a time.
+        """The durable entries with the wanted indexes, ascending, in batches.
 
-        Indexes that are not here are left out: a checkpoint has made them needless, or they were
-        never written. It goes on over compaction. ``Conflict`` if entries that were given out are
-        overwritten before it has ended, so that epochs never mix.
+        Indexes that are not here are left out: they are dead or were never written. Compaction does
+        not disturb it. ``Conflict`` if entries that it has yielded are overwritten before it ends,
+        so epochs never mix.
         """
         self.must_be_there()
         chosen = wanted if isinstance(wanted, IndexSet) else IndexSet(wanted)
-        async with aclosing(self._engine.reader.read(self, chosen)) as chunks:
+        async with aclosing(self._disk.reader.read(self, chosen)) as chunks:
             async for entries in chunks:
                 yield entries
 
@@ -273,39 +274,43 @@ class Partition(DurableLog):
         if index <= self.checkpoint_index:
             first = self.checkpoint_index + 1
             raise Trimmed(
-                f"entry {index} of {self.name!r} does not live any more", first_offset=first
+                f"entry {index} of {self.name!r} is dead and was dropped", first_offset=first
             )
         raise NotFound(f"{self.name!r} has no entry {index}", expected=index, actual=self.last)
 
     # Checkpoints and compaction
 
     async def checkpoint(self, index: int, state: bytes, live: IndexSet = EMPTY) -> None:
-        """Keep a state that contains everything up to an index, and name what still lives below it.
+        """Store a state that contains everything up to an index, and the entries that still live.
 
-        When it returns, entries at or below ``index`` that are not in ``live`` are dead, and whole
-        segments of them are gone. ``Invalid`` if the index is not durable, or if something is
-        said to live that does not: what has died stays dead.
+        When it returns, entries at or below ``index`` that are not in ``live`` are dead, and
+        segments without live entries are gone. ``Invalid`` if the index is not durable, or if
+        ``live`` names an entry that is dead: the dead stay dead.
         """
         self.must_be_there()
         self._must_not_change()
-        await self._engine.checkpoints.take(self, index, state, live)
+        await self._disk.checkpoints.take(self, index, state, live, self.keeping(index))
+
+    def _incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
+        self.must_be_there()
+        return self._disk.checkpoints.incoming(self, checkpoint)
 
     async def state(self) -> bytes | None:
         """The state of the current checkpoint, verified; ``None`` if there is none."""
         self.must_be_there()
-        return await self._engine.checkpoints.state_of(self)
+        return await self._disk.checkpoints.state_of(self)
 
     async def hold_state(self) -> HeldState | None:
-        """The current checkpoint with its state, readable also when a newer one has come."""
+        """The current checkpoint with its state, which stays readable when a newer one comes."""
         self.must_be_there()
-        return await self._engine.checkpoints.hold(self)
+        return await self._disk.checkpoints.hold(self)
 
     async def compact(self) -> bool:
-        """Rewrite segments of which little lives. False if that was already going on."""
+        """Rewrite segments of which little lives. False if a run was already going on."""
         self.must_be_there()
-        return await self._engine.compactor.major(self)
+        return await self._disk.compactor.major(self)
 
-    # What the engine tells
+    # Calls by the engine
 
     def recovered(self) -> None:
         super().recovered()
@@ -313,7 +318,7 @@ class Partition(DurableLog):
 
     def has_checkpoint(self, checkpoint: Checkpoint) -> None:
         super().has_checkpoint(checkpoint)
-        # Not the log's end: it may be about to become lower, by what is on its way.
+        # Not compared with ``last``: a write in flight may be about to cut the log off.
         if self._tail.index < checkpoint.index:
             self._tail.index, self._tail.epoch = checkpoint.index, checkpoint.epoch
 
@@ -322,13 +327,13 @@ class Partition(DurableLog):
         self._settled.clear()
 
     def landed(self) -> None:
-        """The oldest write on its way is durable."""
+        """The oldest write in flight is durable."""
         self._in_flight.popleft()
         if not self._in_flight:
             self._settled.set()
 
     def forget_in_flight(self) -> None:
-        """What was on its way failed: the log ends where it is durable."""
+        """The writes in flight failed: the log ends where it is durable."""
         self._in_flight.clear()
         self._settled.set()
         self._tail.index, self._tail.epoch = self.last, self.lineage.last_epoch
@@ -343,26 +348,20 @@ class Partition(DurableLog):
         """``NotFound`` if it was removed, ``Closed`` if the disk was."""
         if self._is_removed:
             raise NotFound(f"partition {self.name!r} was removed")
-        if self._engine.is_closed:
-            raise Closed("the disk was closed")
-        self._engine.must_work()
+        self._disk.must_be_open()
 
 
+@dataclass(frozen=True, slots=True)
 class Exclusive:
-    """The right to change a partition's log while everybody else is refused."""
+    """Changes a partition's log while all other writes are refused."""
 
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
+    truncate: Callable[[int], Awaitable[None]]
+    """As ``Partition.truncate``."""
+    write: Callable[[int, Entries], Awaitable[IndexSet]]
+    """As ``Partition.write``."""
+    incoming: Callable[[Checkpoint], IncomingCheckpoint]
+    """Receives a checkpoint of another replica, whose state comes in parts."""
 
-    async def truncate(self, after: int) -> None:
-        """As ``Partition.truncate``."""
-        await self._partition._truncate(after)
 
-    async def write(self, previous: int, entries: Entries) -> IndexSet:
-        """As ``Partition.write``."""
-        return await self._partition._write(lambda: (previous, entries), lambda: None)
-
-    def incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
-        """A checkpoint of another replica, whose state comes in parts."""
-        self._partition.must_be_there()
-        return self._partition._engine.checkpoints.incoming(self._partition, checkpoint)
+def _allowed() -> None:
+    pass

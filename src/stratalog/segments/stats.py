@@ -1,4 +1,4 @@
-"""What a node's disk has done, as counters and latencies."""
+"""Counters and latencies of a node's disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stratalog.meter import Meter, Timing
 
 @dataclass(slots=True)
 class Meters:
-    """Counted while the node runs."""
+    """The running counters."""
 
     loop: asyncio.AbstractEventLoop
     sync: Meter = field(default_factory=Meter)
@@ -35,18 +35,19 @@ class Meters:
 
 @dataclass(frozen=True, slots=True)
 class DiskStats:
-    """A snapshot of what a node's disk has done since it was opened."""
+    """The counters of a disk since it was opened, at one moment."""
 
     syncs: Timing
-    """Batches of the WAL: how many, their bytes, how long write and sync took."""
+    """Batches of the WAL: their number, their bytes, the time of write and sync."""
     entries: int
     """Entries that were made durable."""
     skipped: int
-    """Entries that a checkpoint had made needless before they were written."""
+    """Entries that were acknowledged without being written: a checkpoint already covers them, or
+    they were sent again."""
     flushes: Timing
-    """WAL files that became segments, and the bytes of these."""
+    """Flushed WAL files, and the bytes of their segments."""
     flushed_entries: int
     minor_compactions: int
-    """Checkpoints after which segments could go."""
+    """One for each checkpoint, and one if a checkpoint came during a major compaction."""
     major_compactions: Timing
-    """Rewrites, and the bytes that they wrote."""
+    """Major compactions, and the bytes that they wrote."""

@@ -10,6 +10,15 @@ from stratalog.segments.format.checkpoint_file import (
     read_state,
 )
 from stratalog.segments.format.checksum import crc32
+from stratalog.segments.format.data_directory import (
+    DISK,
+    FOLDERS,
+    SUFFIXES,
+    Identity,
+    prepare_folders,
+    read_identity,
+    write_identity,
+)
 from stratalog.segments.format.entries import (
     EPOCH_MAX,
     HEAD,
@@ -18,6 +27,7 @@ from stratalog.segments.format.entries import (
     Entry,
     cut,
     damaged,
+    divided,
     joined,
 )
 from stratalog.segments.format.frame import HEAD_BYTES, MAJOR, Frame, Head, frame_head, frames
@@ -62,13 +72,16 @@ from stratalog.segments.format.wal_file import (
 )
 
 __all__ = [
+    "DISK",
     "EPOCH_MAX",
+    "FOLDERS",
     "HEAD",
     "HEAD_BYTES",
     "MAJOR",
     "NO_ENTRIES",
     "SEGMENT_KIND",
     "SEGMENT_OVERHEAD_BYTES",
+    "SUFFIXES",
     "WAL_KIND",
     "Batch",
     "Checkpoint",
@@ -82,6 +95,7 @@ __all__ = [
     "FlushedPart",
     "Frame",
     "Head",
+    "Identity",
     "Layout",
     "Lineage",
     "Opened",
@@ -107,6 +121,7 @@ __all__ = [
     "damaged",
     "decode_edit",
     "decode_set",
+    "divided",
     "encode_edit",
     "encode_set",
     "frame_head",
@@ -115,8 +130,11 @@ __all__ = [
     "lineage_of",
     "live_path",
     "no_longer_named",
+    "prepare_folders",
     "read_checkpoint",
+    "read_identity",
     "read_state",
     "steps_of",
     "wal_path",
+    "write_identity",
 ]

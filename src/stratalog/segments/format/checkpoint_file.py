@@ -7,7 +7,7 @@ the checkpoint's index.
     | live set (binary form of an ``IndexSet``, with a checksum of its own) | state
 
 The live set comes before the state and is repeated in a file of its own, so that opening a node
-reads no state. That file is a cache: it is made again from the checkpoint.
+reads no state. That file is a cache, rewritten from the checkpoint when it is missing or damaged.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def checkpoint_path(partition: int, index: int, nonce: str) -> str:
 
 
 def live_path(path: str) -> str:
-    """Of the file that has the live set alone."""
+    """The path of the cache with the live set of a checkpoint."""
     return path.removesuffix(".ckpt") + ".live"
 
 
 def checkpoint_front(disk: bytes, nonce: bytes, partition: int, checkpoint: Checkpoint) -> bytes:
-    """All of the file that comes before the state."""
+    """The bytes of the file before the state."""
     live = checkpoint.live.to_bytes()
     description = msgspec.json.encode(
         _Description(
@@ -80,7 +80,7 @@ def checkpoint_front(disk: bytes, nonce: bytes, partition: int, checkpoint: Chec
 def checkpoint_of(
     disk: bytes, partition: int, index: int, live: IndexSet, lineage: Lineage, state: Buffer
 ) -> Checkpoint:
-    """The checkpoint that a state makes."""
+    """The description of a checkpoint with this state."""
     made = Checkpoint(index, live, lineage, len(state), crc32(state), 0)
     front = checkpoint_front(disk, bytes(8), partition, made)
     return Checkpoint(index, live, lineage, len(state), made.state_crc, len(front))
@@ -89,9 +89,9 @@ def checkpoint_of(
 def read_checkpoint(
     file: File, disk: bytes, partition: int, path: str, live: IndexSet | None = None
 ) -> Checkpoint:
-    """The checkpoint in a file, without its state. ``live`` spares reading the set.
+    """Read a checkpoint without its state, and without its live set if that is given.
 
-    ``Corrupt`` if it is none, or one of another partition.
+    ``Corrupt`` if it is damaged or belongs to another partition.
     """
     head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path).must_be(KIND, disk, path)
     sizes = file.read_at(HEAD_BYTES, 8)
@@ -100,14 +100,16 @@ def read_checkpoint(
         raise Corrupt(f"{path} is not a checkpoint of partition {partition}", path=path)
     data = file.read_at(HEAD_BYTES + 8, size)
     if crc32(data) != int.from_bytes(sizes[4:], "little"):
-        raise Corrupt(f"{path} is damaged: its description has another checksum", path=path)
+        raise Corrupt(
+            f"{path} is damaged: the checksum of its description does not match", path=path
+        )
     try:
         found = msgspec.json.decode(data, type=_Description)
     except msgspec.DecodeError as error:
         raise Corrupt(f"{path} is damaged: {error}", path=path) from None
     live_at = HEAD_BYTES + 8 + size
     if file.size() != live_at + found.live_bytes + found.state_bytes:
-        raise Corrupt(f"{path} is cut off, or has too much", path=path)
+        raise Corrupt(f"{path} is truncated, or has surplus bytes", path=path)
     try:
         if live is None:
             live = IndexSet.from_bytes(file.read_at(live_at, found.live_bytes))
@@ -125,11 +127,11 @@ def read_checkpoint(
 
 
 def read_state(file: File, checkpoint: Checkpoint, path: str) -> bytes:
-    """``Corrupt`` if it is not what was written."""
+    """Read and verify the state. ``Corrupt`` if it is damaged."""
     state = file.read_at(checkpoint.state_at, checkpoint.state_bytes)
     if len(state) != checkpoint.state_bytes or crc32(state) != checkpoint.state_crc:
         raise Corrupt(
-            f"the state in {path} is damaged: its checksum is another",
+            f"the state in {path} is damaged: its checksum does not match",
             hint="Keep the file. Restore the partition from another replica.",
             path=path,
         )

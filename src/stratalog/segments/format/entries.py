@@ -1,15 +1,15 @@
 """Entries, in batches: an index, the epoch under which it was numbered, and opaque bytes.
 
-A batch is columnar everywhere, in a WAL file, in memory, in a segment file and on the wire:
+A batch is columnar everywhere: in a WAL file, in memory, in a segment file and on the wire.
 
     heads      index  u64 | epoch  u64 | size  u32 | check  u32      24 bytes each, little-endian
     payloads   one after another
 
-so that work for each entry is its checksum and nothing else, and so that a copy takes heads as
-they are: the check is computed once, when the entry is made, and travels with it.
+The only work per entry is its checksum. It is computed once, when the entry is made, and copied
+with the heads.
 
-``check`` is the CRC-32 of the payload, XORed with a mix of index, epoch and size. An entry that is
-found in the place of another therefore does not pass for it. Persisted: keep stable.
+``check`` is the CRC-32 of the payload, XORed with a mix of index, epoch and size, so that an entry
+in the place of another one is detected. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entries:
-    """Entries in ascending order of their indexes, which may have gaps. Not to be changed."""
+    """Entries in ascending order of their indexes, which may have gaps. Immutable."""
 
     __slots__ = (
         "_indexes",
@@ -70,8 +70,8 @@ class Entries:
 
     heads: Heads
     payloads: Sequence[Payload]
-    """Views of what was read from a file, so that copying entries copies them once. Iterating
-    over the entries gives bytes."""
+    """May be views of a buffer that was read from a file. Iterating over the entries gives
+    bytes."""
 
     first: int
     """The lowest index; 0 if there are no entries."""
@@ -83,7 +83,7 @@ class Entries:
     last_epoch: int
 
     def __init__(self, heads: Heads, payloads: Sequence[Payload]) -> None:
-        """From heads and payloads that belong together. ``following`` and ``of`` make heads."""
+        """From heads with their payloads. ``following`` and ``of`` compute heads."""
         self.heads = heads
         self.payloads = payloads
         if len(heads):
@@ -96,7 +96,7 @@ class Entries:
 
     @classmethod
     def following(cls, previous: int, epoch: int, payloads: Sequence[bytes]) -> Entries:
-        """Entries with the indexes that come next, all of one epoch."""
+        """Entries with the indexes after ``previous``, in one epoch."""
         if len(payloads) <= FEW and type(previous) is int and type(epoch) is int:
             kept = _kept(payloads)
             if kept:
@@ -108,7 +108,7 @@ class Entries:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Entries:
-        """From single ones. ``Invalid`` if their indexes do not ascend, or their epochs descend."""
+        """From single entries. ``Invalid`` unless their indexes ascend and no epoch descends."""
         listed = list(entries)
         try:
             indexes = np.array([entry.index for entry in listed], dtype=np.int64)
@@ -148,12 +148,12 @@ class Entries:
 
     @classmethod
     def checked(cls, heads: Heads, payloads: Sequence[Payload], path: str) -> Entries:
-        """From stored bytes. ``Corrupt`` with the index of the first that is not what it was."""
+        """From stored bytes. ``Corrupt`` with the index of the first damaged entry."""
         wrong = damaged(heads, payloads)
         if wrong.any():
             index = int(heads["index"][wrong.argmax()])
             raise Corrupt(
-                f"entry {index} in {path} is damaged: its checksum is another",
+                f"entry {index} in {path} is damaged: its checksum does not match",
                 hint="Keep the file. Restore the partition from another replica.",
                 path=path,
                 expected=index,
@@ -201,7 +201,7 @@ class Entries:
 
     @property
     def stored_bytes(self) -> int:
-        """What they take in a file: heads and payloads."""
+        """Their size in a file: heads and payloads."""
         return self.payload_bytes + self.heads.nbytes
 
     def part(self, start: int, stop: int) -> Entries:
@@ -209,16 +209,16 @@ class Entries:
         return Entries(self.heads[start:stop], self.payloads[start:stop])
 
     def up_to(self, last: int) -> Entries:
-        """Those at or below an index."""
+        """The entries at or below an index."""
         return self.part(0, int(np.searchsorted(self.heads["index"], last, side="right")))
 
     def above(self, index: int) -> Entries:
-        """Those above an index."""
+        """The entries above an index."""
         start = int(np.searchsorted(self.heads["index"], index, side="right"))
         return self.part(start, len(self))
 
     def select(self, wanted: IndexSet) -> Entries:
-        """Those whose index is in a set."""
+        """The entries with the wanted indexes."""
         chosen = wanted.contains(self.heads["index"].astype(np.int64))
         if chosen.all():
             return self
@@ -232,7 +232,7 @@ class Entries:
         return self.payloads.parts() if isinstance(self.payloads, Slices) else self.payloads
 
     def equals_head_by_head(self, other: Entries) -> bool:
-        """Whether both are the same entries, by index, epoch, size and check."""
+        """Whether both have the same entries by index, epoch, size and check."""
         return np.array_equal(self.heads, other.heads)
 
 
@@ -259,7 +259,7 @@ def _check_size(largest: int) -> None:
 
 
 def _few_heads(first: int, epoch: int, payloads: Sequence[bytes]) -> Heads:
-    """As ``Entries._made`` does it. To call NumPy costs more than this for a few."""
+    """As in ``Entries._made``. For few entries this is faster than NumPy."""
     heads = []
     for index, payload in enumerate(payloads, first):
         size = len(payload)
@@ -269,7 +269,7 @@ def _few_heads(first: int, epoch: int, payloads: Sequence[bytes]) -> Heads:
 
 
 def joined(several: Sequence[Entries]) -> Entries:
-    """All of them as one batch. They follow one another."""
+    """Consecutive batches as one."""
     if len(several) == 1:
         return several[0]
     if not several:
@@ -278,8 +278,21 @@ def joined(several: Sequence[Entries]) -> Entries:
     return Entries(np.concatenate([each.heads for each in several]), payloads)
 
 
+def divided(entries: Entries, entries_max: int, bytes_max: int) -> Iterator[Entries]:
+    """Parts within both limits. An entry that exceeds ``bytes_max`` is a part of its own."""
+    sizes = entries.heads["size"].astype(np.int64) + HEAD.itemsize
+    before = np.cumsum(sizes) - sizes
+    start = 0
+    while start < len(entries):
+        limit = int(before[start]) + bytes_max
+        stop = int(np.searchsorted(before + sizes, limit, side="right"))
+        stop = min(max(stop, start + 1), start + entries_max)
+        yield entries.part(start, stop)
+        start = stop
+
+
 def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
-    """Payloads that lie one after another, as bytes of their own."""
+    """Split adjacent payloads into separate bytes objects."""
     ends = np.cumsum(sizes)
     starts = (ends - sizes).tolist()
     whole = data if isinstance(data, bytes) else bytes(data)
@@ -287,7 +300,7 @@ def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
 
 
 def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
-    """For each entry whether its payload is not what was written."""
+    """For each entry whether its payload is damaged."""
     listed = payloads.each(crc32) if isinstance(payloads, Slices) else list(map(crc32, payloads))
     checks = np.array(listed, dtype=np.uint32)
     identity = _identity(heads["index"], heads["epoch"], heads["size"].astype(np.uint64))
@@ -296,7 +309,7 @@ def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
 
 
 def _identity(indexes: Numbers, epochs: Numbers, sizes: Numbers) -> Numbers:
-    """What the check is XORed with: 32 bits, from which no entry can be taken for another."""
+    """The 32 bits that the check is XORed with: a mix of index, epoch and size."""
     mixed: Numbers = indexes * _INDEX_FACTOR
     mixed += epochs * _EPOCH_FACTOR
     mixed += sizes * _SIZE_FACTOR

@@ -1,21 +1,23 @@
-"""What all files of a data directory begin with, and the numbered frames of those that grow.
+"""The head of all files in a data directory, and the numbered frames of files that grow.
 
 **Head**, 64 bytes, little-endian. Persisted: keep stable.
 
     magic ``STRATADK`` | major u16 | minor u16 | kind 4 bytes | disk id 16 | nonce 8
     | number u64 | first u64 | zeros 4 | CRC-32 of all this u32
 
-``number`` and ``first`` mean what the kind says. A newer major is refused, a newer minor read.
+The kind defines ``number`` and ``first``. A newer major is refused, a newer minor is read.
 
 **Frames** follow the head of a file that grows: WAL files and journals.
 
     magic ``SLFR`` | descriptor size u32 | nonce 8 | number u64 | body size u64
-    | CRC-32 of the descriptor and of what is before u32 | descriptor | body
+    | CRC-32 of the fields before and of the descriptor u32 | descriptor | body
 
-The body guards itself. A frame is written after the one before it was synced. So if one does not
-fit, and no whole frame with this nonce and a higher number comes after it, it is the torn end of
-what was being written when the power went: nobody was told of it. If one does come after it, what
-was synced has been damaged, and nothing may be guessed.
+The body has checksums of its own. A frame is written after the one before it was synced. So there
+are two cases of a frame that does not fit:
+
+1. No complete frame with this nonce and the same or a higher number follows. It is the torn end of
+   a write that was not acknowledged, and is ignored.
+2. One follows. Synced data is damaged, and nothing may be guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ from stratalog.segments.format.checksum import crc32
 
 MAJOR, MINOR = 1, 0
 HEAD_BYTES = 64
-NONCE_BYTES = 8
 
 _MAGIC = b"STRATADK"
 _HEAD = struct.Struct("<8sHH4s16s8sQQ4xI")
@@ -56,12 +57,12 @@ class Head:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview, path: str) -> Head:
-        """``Corrupt`` if it is none, ``Invalid`` if a newer version of this library wrote it."""
+        """``Corrupt`` if it is damaged, ``Invalid`` if a newer version of this library wrote it."""
         if len(data) < HEAD_BYTES or bytes(data[:8]) != _MAGIC:
             raise Corrupt(f"{path} does not begin as a file of a node's disk", path=path)
         _, major, _, kind, disk, nonce, number, first, crc = _HEAD.unpack_from(data)
         if crc != crc32(data[: HEAD_BYTES - 4]):
-            raise Corrupt(f"the head of {path} is damaged: its checksum is another", path=path)
+            raise Corrupt(f"the head of {path} is damaged: its checksum does not match", path=path)
         if major > MAJOR:
             raise Invalid(
                 f"{path} has format {major}, and this version knows formats up to {MAJOR}",
@@ -73,7 +74,7 @@ class Head:
         return cls(kind, disk, nonce, number, first)
 
     def must_be(self, kind: bytes, disk: bytes, path: str) -> Head:
-        """``Corrupt`` if it is of another kind or of another data directory."""
+        """``Corrupt`` if it has another kind or belongs to another data directory."""
         if self.kind != kind or self.disk != disk:
             raise Corrupt(
                 f"{path} is of another {'kind' if self.kind != kind else 'data directory'}",
@@ -95,7 +96,7 @@ class Frame:
 
 
 def frame_head(nonce: bytes, number: int, descriptor: bytes, body_bytes: int) -> bytes:
-    """What comes before the descriptor and the body."""
+    """The bytes of a frame before the descriptor."""
     head = _FRAME.pack(_FRAME_MAGIC, len(descriptor), nonce, number, body_bytes, 0)
     return head[:-4] + crc32(descriptor, crc32(head[:-4])).to_bytes(4, "little")
 
@@ -103,10 +104,9 @@ def frame_head(nonce: bytes, number: int, descriptor: bytes, body_bytes: int) ->
 def frames(
     data: bytes, head: Head, path: str, is_whole: Callable[[Frame], bool]
 ) -> Iterator[Frame]:
-    """The frames of a file, one after another, up to its end or torn end.
+    """The frames of a file up to its end or torn end.
 
-    ``is_whole`` says whether a body is what was written. ``Corrupt``, with the place, if what does
-    not fit is not the end.
+    ``is_whole`` verifies the body. ``Corrupt``, with the place, if a damaged frame is not the end.
     """
     view = memoryview(data)
     position, number = HEAD_BYTES, head.first
@@ -121,7 +121,7 @@ def frames(
         later = _frame_at(view, at, head.nonce)
         if later is not None and later.number >= number:
             raise Corrupt(
-                f"{path} is damaged at byte {position}: frame {number} is not what was written, "
+                f"{path} is damaged at byte {position}: frame {number} is damaged, "
                 f"yet frame {later.number} follows at byte {at}",
                 hint="Keep the file. Restore this node's data from other replicas.",
                 path=path,

@@ -1,11 +1,10 @@
-"""Which files there are: the state that the journal records, and how each of its edits changes it.
+"""The layout: which files there are, and how each edit of the journal changes that. Pure.
 
-All of this is pure. Replaying the edits of a journal in their order gives the layout, and the node
-applies the same functions when an edit has become durable.
+Replaying the edits of a journal gives the layout. A running node applies the same functions when an
+edit has become durable.
 
-The files of a partition follow one another: what is valid of one lies below what is valid of the
-next, because writing at an index takes away all that was above it. What of a file is valid is a set
-beside its name, never a range that was clipped: files are compared by name.
+The valid entries of one file of a partition lie below those of the next, because writing at an
+index removes everything above it. The layout has the valid indexes of each file as a set.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from stratalog.segments.format.set_hooks import decode_set, encode_set
 
 
 class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A segment file, and what of it is valid."""
+    """A segment file and its valid entries."""
 
     path: str
     size: int
@@ -35,9 +34,9 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The first index of each epoch in it."""
     lowest: int
     highest: int
-    """From which WAL files its entries came."""
+    """The range of WAL files that its entries came from."""
     entries: int
-    """How many are in the file, valid or not."""
+    """The number of entries in the file, valid or not."""
 
     def cut_after(self, index: int) -> Self:
         if self.indexes.last is None or self.indexes.last <= index:
@@ -50,7 +49,7 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def steps_above(self, floor: int) -> list[tuple[int, int]]:
         """The first index of each epoch among the valid entries above an index.
 
-        An epoch that began below it does not go on above it if its next entries are not here.
+        An epoch that began below it has a step only if it has entries above it.
         """
         steps, last = [], self.indexes.last or 0
         ends = [*(index - 1 for index, _ in self.steps[1:]), last]
@@ -87,26 +86,26 @@ class PartitionLayout(msgspec.Struct, frozen=True, omit_defaults=True):
         return paths if self.checkpoint is None else [*paths, self.checkpoint.path]
 
     def files_with(self, first: int, last: int) -> tuple[SegmentFile, ...]:
-        """Those that may have something between two indexes."""
+        """The files that may have entries between two indexes."""
         start = bisect_left(self.files, first, key=lambda file: file.indexes.last or 0)
         stop = bisect_right(self.files, last, key=lambda file: file.indexes.first or 0)
         return self.files[start:stop]
 
     def cut_after(self, index: int) -> Self:
-        """Without anything above an index. A file of which nothing is left goes, by name."""
+        """Without entries above an index. Files of which nothing is left are dropped."""
         clipped = (file.cut_after(index) for file in self.files)
         return self._having(file for file in clipped if file.indexes)
 
     def flushed(self, cut_after: int | None, files: Iterable[SegmentFile]) -> Self:
-        """With new files after those that are left when what they overwrite is cut off."""
+        """With new files at the end, after the cut that they begin with."""
         before = self if cut_after is None else self.cut_after(cut_after)
         return before._having((*before.files, *files))
 
     def replaced(self, sources: Iterable[str], by: SegmentFile | None) -> Self:
-        """With one file in place of neighbours.
+        """With one file in place of its sources, which were neighbours.
 
-        Some of them may have gone meanwhile, or have lost entries: of the new file that is valid
-        which still is in one of its sources.
+        Sources may have gone or lost entries meanwhile. An entry of the new file is valid if it is
+        still valid in one of them.
         """
         names = set(sources)
         present = [file for file in self.files if file.path in names]
@@ -128,7 +127,7 @@ class PartitionLayout(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WalFile(msgspec.Struct, frozen=True):
-    """A WAL file that is still needed."""
+    """A WAL file that is not yet in segments."""
 
     number: int
     path: str
@@ -146,12 +145,21 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> set[str]:
-        """The names of all files that are there."""
+        """All files that count."""
         paths = {wal.path for wal in self.wals}
         return paths.union(*(each.paths for each in self.partitions.values()))
 
-    def partition(self, number: int) -> PartitionLayout:
-        return self.partitions[number]
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of the segments and checkpoints, by path. A WAL file grows, and has no size here."""
+        sizes = {file.path: file.size for each in self.partitions.values() for file in each.files}
+        return sizes | {each.path: each.size for each in self.checkpoints.values()}
+
+    @property
+    def checkpoints(self) -> dict[int, CheckpointFile]:
+        """The current checkpoint of each partition that has one."""
+        partitions = self.partitions.items()
+        return {number: each.checkpoint for number, each in partitions if each.checkpoint}
 
     def having(self, partition: PartitionLayout) -> Layout:
         return msgspec.structs.replace(
@@ -163,16 +171,16 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True, tag="whole"):
-    """Everything: the first record of a journal."""
+    """The whole layout: the first record of a journal."""
 
     layout: Layout
 
-    def applied(self, layout: Layout) -> Layout:  # noqa: ARG002 - it does not matter what was
+    def applied(self, layout: Layout) -> Layout:  # noqa: ARG002 - replaces everything
         return self.layout
 
 
 class Created(msgspec.Struct, frozen=True, tag="created"):
-    """A partition."""
+    """A new partition."""
 
     number: int
     name: str
@@ -183,7 +191,7 @@ class Created(msgspec.Struct, frozen=True, tag="created"):
 
 
 class Removed(msgspec.Struct, frozen=True, tag="removed"):
-    """A partition, with all that it had. Its number is not used again."""
+    """A partition was removed with all its files. Its number is not used again."""
 
     number: int
 
@@ -193,7 +201,7 @@ class Removed(msgspec.Struct, frozen=True, tag="removed"):
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """A WAL file, before anything is written to it."""
+    """A new WAL file, before its first batch."""
 
     wal: WalFile
 
@@ -204,15 +212,15 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class FlushedPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a WAL file had of one partition."""
+    """The segments of one partition from a WAL file."""
 
     files: tuple[SegmentFile, ...]
     cut_after: int | None = None
-    """Everything above it that older files have was overwritten."""
+    """Everything above this index in older files was overwritten."""
 
 
 class Flushed(msgspec.Struct, frozen=True, tag="flushed"):
-    """All of a WAL file is in segments, or dead: it is not needed any more."""
+    """A WAL file was flushed: its entries are in segments, or dead."""
 
     wal: int
     next_batch: int
@@ -232,26 +240,26 @@ class Flushed(msgspec.Struct, frozen=True, tag="flushed"):
 
 
 class Checkpointed(msgspec.Struct, frozen=True, tag="checkpointed"):
-    """A checkpoint is the current one, and these segments hold nothing that lives."""
+    """A new current checkpoint, and the segments in which nothing lives any more."""
 
     number: int
     checkpoint: CheckpointFile
     dropped: tuple[str, ...] = ()
 
     def applied(self, layout: Layout) -> Layout:
-        partition = layout.partition(self.number)
+        partition = layout.partitions[self.number]
         return layout.having(partition.checkpointed(self.checkpoint, self.dropped))
 
 
 class Replaced(msgspec.Struct, frozen=True, tag="replaced", omit_defaults=True):
-    """One segment stands in place of neighbours; or none, if nothing of them lives."""
+    """One segment replaces neighbours; or none does, if nothing of them lives."""
 
     number: int
     sources: tuple[str, ...]
     by: SegmentFile | None = None
 
     def applied(self, layout: Layout) -> Layout:
-        return layout.having(layout.partition(self.number).replaced(self.sources, self.by))
+        return layout.having(layout.partitions[self.number].replaced(self.sources, self.by))
 
 
 Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced
@@ -265,7 +273,7 @@ def encode_edit(edit: Edit) -> bytes:
 
 
 def decode_edit(data: bytes | memoryview, path: str) -> Edit:
-    """``Corrupt`` if it is none."""
+    """``Corrupt`` if it is not an edit."""
     try:
         return _EDITS.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Corrupt, Invalid) as error:
@@ -273,7 +281,7 @@ def decode_edit(data: bytes | memoryview, path: str) -> Edit:
 
 
 def apply(layout: Layout, edit: Edit, path: str) -> Layout:
-    """``Corrupt`` if it does not fit."""
+    """``Corrupt`` if the edit names an unknown partition."""
     try:
         return edit.applied(layout)
     except KeyError as error:
@@ -283,11 +291,7 @@ def apply(layout: Layout, edit: Edit, path: str) -> Layout:
 
 
 def no_longer_named(before: Layout, after: Layout) -> list[str]:
-    """The files that one names and the other does not. Only partitions that changed are looked at.
-
-    A file that was wholly overwritten leaves the layout when the WAL says so, and the journal when
-    its record says so: it can be removed only after the latter.
-    """
+    """The files that only ``before`` names. Partitions that did not change are skipped."""
     gone = [wal.path for wal in before.wals if wal not in after.wals]
     for number, was in before.partitions.items():
         now = after.partitions.get(number)
@@ -298,10 +302,9 @@ def no_longer_named(before: Layout, after: Layout) -> list[str]:
 
 
 def check_sequence(partition: PartitionLayout) -> int:
-    """The last index in its files, or that of its checkpoint if nothing lies above it.
+    """The last index of the files or of the checkpoint.
 
-    ``Corrupt`` if entries are missing between the checkpoint and what comes after it, or between
-    two files. Below the checkpoint entries may be missing anywhere.
+    ``Corrupt`` if entries above the checkpoint are missing before or between the files.
     """
     reached = partition.checkpoint.index if partition.checkpoint else 0
     for file in partition.files:
@@ -322,7 +325,7 @@ def check_sequence(partition: PartitionLayout) -> int:
 
 
 def lineage_of(partition: PartitionLayout, checkpointed: Lineage) -> Lineage:
-    """Of the checkpoint up to it, and of the files above it."""
+    """That of the checkpoint, continued by the files above it."""
     lineage = checkpointed
     floor = partition.checkpoint.index if partition.checkpoint else 0
     for file in partition.files:

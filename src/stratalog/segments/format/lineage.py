@@ -1,10 +1,9 @@
-"""Under which epochs a log was numbered: from each epoch its first index.
+"""The lineage of a log: the epochs under which it was numbered, each with its first index.
 
     steps (1, epoch 1) (1001, epoch 2) (1501, epoch 4)
 
-Within an epoch there is one writer, and it gives out an index once. So an index and an epoch name
-one entry, and where the lineages of two logs part is where a replica must cut off its own: nothing
-needs to be compared entry by entry.
+An epoch has one writer, which assigns an index once. So an index and an epoch identify one entry,
+and a replica cuts off its log where its lineage leaves the source's, without comparing entries.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class Lineage:
         return self.steps[place - 1][1] if place else 0
 
     def up_to(self, index: int) -> Lineage:
-        """What it was when this index was the last."""
+        """The lineage of the log up to an index."""
         return Lineage(tuple(step for step in self.steps if step[0] <= index))
 
     def after(self, previous: int, added: Iterable[tuple[int, int]]) -> Lineage:
-        """What it is when these steps follow ``previous``, in place of what was above it.
+        """The lineage when ``added`` replaces everything above ``previous``.
 
-        The first step of what is added may be of the epoch that is there already.
+        The first step may continue the epoch that is there already.
         """
         steps = list(self.up_to(previous).steps)
         for index, epoch in added:
@@ -58,11 +57,10 @@ class Lineage:
         return Lineage(tuple(steps))
 
     def shared_with(self, source: Lineage, known: IndexSet, source_last: int) -> int:
-        """The highest index up to which everything known here is the source's too.
+        """The highest index up to which all ``known`` indexes have the source's epoch.
 
-        ``known`` has the indexes that are here. A log that got only some of the source's entries
-        does not know where an epoch began or ended between two of them, so the question is under
-        which epoch the source numbered what is here, and not whether the steps are equal.
+        Steps are not compared: a log with only some of the source's entries cannot know where an
+        epoch began between two of them.
         """
         theirs = source._ranges()
         common = [
@@ -74,14 +72,14 @@ class Lineage:
         return (known.last or 0) if foreign.first is None else foreign.first - 1
 
     def numbered(self, heads: Heads) -> bool:
-        """Whether all these entries have the epoch that the log gave to their index."""
+        """Whether all these entries have the epoch of their index in this lineage."""
         starts = np.array([index for index, _ in self.steps], dtype=np.uint64)
         epochs = np.array([0, *(epoch for _, epoch in self.steps)], dtype=np.uint64)
         places = np.searchsorted(starts, heads["index"], side="right")
         return bool((places > 0).all() and (epochs[places] == heads["epoch"]).all())
 
     def _ranges(self) -> dict[int, range]:
-        """The indexes of each epoch. The newest has no end."""
+        """The indexes of each epoch. The newest is unbounded."""
         limits = [*(index for index, _ in self.steps[1:]), INDEX_MAX + 1]
         return {
             epoch: range(start, limit)

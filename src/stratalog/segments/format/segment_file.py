@@ -1,4 +1,4 @@
-"""A segment file: entries of one partition, by index, never changed after it was written.
+"""A segment file: entries of one partition, by index. Immutable.
 
 Persisted: keep stable. The head's kind is ``SEG1``, its ``number`` the partition's.
 
@@ -6,7 +6,7 @@ Persisted: keep stable. The head's kind is ``SEG1``, its ``number`` the partitio
     footer: CRC-32 of the heads and of the footer's rest u32 | entries u32 | payload bytes u64
             | magic ``SLSEGEND``
 
-Only the heads are needed to find an entry: where its payload lies is the sum of the sizes before.
+The heads alone locate an entry: its payload begins at the sum of the sizes before it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ SEGMENT_OVERHEAD_BYTES = HEAD_BYTES + _FOOTER.size
 
 
 class SegmentContent:
-    """What a segment file is made of. Entries come some at a time, and are gone when they are
-    written; their heads are kept."""
+    """Serialises a segment file from chunks of entries. Keeps their heads, not their payloads."""
 
     def __init__(self, head: Head, chunks: Iterable[Entries]) -> None:
         self._head = head
@@ -45,7 +44,7 @@ class SegmentContent:
         self._heads: list[Heads] = []
 
     def pieces(self) -> Iterator[Sequence[Buffer]]:
-        """The file as it is written, piece by piece."""
+        """The bytes of the file, piece by piece."""
         yield [self._head.to_bytes()]
         for entries in self._chunks:
             self._heads.append(entries.heads)
@@ -58,38 +57,38 @@ class SegmentContent:
 
     @property
     def heads(self) -> Heads:
-        """Of all entries that were written."""
+        """Of all entries written so far."""
         if len(self._heads) != 1:
             self._heads = [np.concatenate([NO_ENTRIES.heads, *self._heads])]
         return self._heads[0]
 
 
 class Scratch:
-    """One buffer to read into, again and again: so memory is neither asked for nor cleared."""
+    """A buffer that is reused for reading, so that memory is neither allocated nor cleared."""
 
     def __init__(self, size: int) -> None:
         self._space = memoryview(bytearray(size))
 
     def room(self, size: int) -> memoryview:
-        """So many bytes of it, or of another one if it is too small."""
+        """``size`` bytes of it, or of a new buffer if it is too small."""
         return self._space[:size] if size <= len(self._space) else memoryview(bytearray(size))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentIndex:
-    """What is where in a segment file."""
+    """Where the entries of a segment file lie."""
 
     path: str
     heads: Heads
     ends: npt.NDArray[np.int64]
-    """Where the payload of each entry ends, counted from the first one's start."""
+    """The end of each payload, relative to the first one's start."""
 
     @classmethod
     def read(cls, file: File, disk: bytes, partition: int, path: str) -> SegmentIndex:
-        """``Corrupt`` if it is not a segment of this partition of this data directory."""
+        """``Corrupt`` if it is damaged, or not a segment of this partition and data directory."""
         size = file.size()
         if size < SEGMENT_OVERHEAD_BYTES:
-            raise Corrupt(f"{path} is cut off: it has {size} bytes", path=path)
+            raise Corrupt(f"{path} is truncated: it has {size} bytes", path=path)
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path).must_be(SEGMENT_KIND, disk, path)
         footer = file.read_at(size - _FOOTER.size, _FOOTER.size)
         crc, count, payload_bytes, magic = _FOOTER.unpack(footer)
@@ -113,18 +112,18 @@ class SegmentIndex:
 
     @property
     def stored_bytes(self) -> int:
-        """What all its entries take in the file."""
+        """The size of all entries in the file."""
         return (int(self.ends[-1]) if len(self.ends) else 0) + self.heads.nbytes
 
     def bytes_of(self, wanted: IndexSet) -> int:
-        """What these entries take in a file."""
+        """The size of some entries in a file."""
         chosen = wanted.contains(self.indexes)
         return int(self.heads["size"][chosen].sum(dtype=np.int64)) + HEAD.itemsize * int(
             chosen.sum()
         )
 
     def must_have(self, wanted: IndexSet) -> None:
-        """``Corrupt`` if not all of these entries are in the file."""
+        """``Corrupt`` unless all these entries are in the file."""
         lacking = len(wanted) - int(wanted.contains(self.indexes).sum())
         if lacking:
             raise Corrupt(
@@ -132,9 +131,9 @@ class SegmentIndex:
             )
 
     def chunks(self, wanted: IndexSet, bytes_max: int) -> Iterator[Places]:
-        """The places of entries in a set, about so many bytes to be read at a time.
+        """The places of the wanted entries, in chunks of about ``bytes_max`` to be read.
 
-        An entry that alone has more makes a chunk of its own.
+        A larger entry is a chunk of its own.
         """
         places = np.flatnonzero(wanted.contains(self.indexes))
         if not len(places):
@@ -151,29 +150,28 @@ class SegmentIndex:
             start, spent = stop, int(cost[stop - 1])
 
     def entries_at(self, file: File, places: Places, scratch: Scratch | None = None) -> Entries:
-        """Entries at these places, each with its checksum verified.
+        """The entries at these places, with verified checksums.
 
-        With a scratch, their payloads are there, until it is used again.
+        With a scratch, their payloads are views of it, valid until it is used again.
         """
         heads, slices = self.stored(file, places, scratch)
         if scratch is None:
             return Entries.checked(heads, slices, self.path)
-        return Entries.checked(heads, list(slices), self.path)  # they will be written: cut once
+        return Entries.checked(heads, list(slices), self.path)  # to be written: slice once
 
     def stored(
         self, file: File, places: Places, scratch: Scratch | None = None
     ) -> tuple[Heads, Slices]:
-        """What the file has at these places. Nothing is verified.
+        """The bytes at these places, not verified.
 
-        Neighbours are read at once, and so are entries with a small gap between them: reading over
-        it takes less time than asking twice.
+        Neighbours are read with one call, also across small gaps: that is faster than two calls.
         """
         low, high = places.item(0), places.item(-1) + 1
         are_neighbours = high - low == len(places)
         chosen = slice(low, high) if are_neighbours else places
         heads, ends = self.heads[chosen], self.ends[chosen]
         if are_neighbours and scratch is None:
-            heads = heads.copy()  # whoever keeps them does not keep those of the whole file
+            heads = heads.copy()  # not a view that keeps all heads of the file alive
         starts = ends - heads["size"]
         if are_neighbours or not len(breaks := _wide_gaps(starts, ends)):
             first, size = starts.item(0), ends.item(-1) - starts.item(0)
@@ -198,9 +196,9 @@ class SegmentIndex:
 
     def _must_be(self, found: int, size: int) -> None:
         if found != size:
-            raise Corrupt(f"{self.path} is cut off", path=self.path)
+            raise Corrupt(f"{self.path} is truncated", path=self.path)
 
 
 def _wide_gaps(starts: Positions, ends: Positions) -> npt.NDArray[np.intp]:
-    """Before which payloads there is more than is worth reading."""
+    """The places before which the gap is too large to be read over."""
     return np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES_MAX) + 1

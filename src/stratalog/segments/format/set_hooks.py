@@ -1,4 +1,4 @@
-"""Sets of indexes inside of MessagePack: in records of the journal and in messages."""
+"""MessagePack hooks for index sets, in records of the journal and in messages of a transfer."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def decode_set(kind: type, value: object) -> object:
     if kind is not IndexSet:
         raise NotImplementedError(f"{kind} is not read from MessagePack")
     if not isinstance(value, bytes):
-        raise ValueError("a set of indexes is bytes")  # which msgspec makes one of its own
+        raise ValueError("a set of indexes is bytes")  # msgspec turns this into a DecodeError
     return IndexSet.from_bytes(value)

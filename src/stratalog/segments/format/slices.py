@@ -1,4 +1,4 @@
-"""Payloads that lie in one buffer: what was read from a file is cut only where it is looked at."""
+"""Payloads in one buffer, sliced lazily."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class Slices(Sequence[memoryview]):
-    """Views of a buffer, from each start to each end, made when they are asked for."""
+    """Views of a buffer from each start to each end, made on access."""
 
     __slots__ = ("_buffer", "_ends", "_starts")
 
@@ -42,17 +42,17 @@ class Slices(Sequence[memoryview]):
         return (buffer[start:end] for start, end in pairs)
 
     def each(self, function: Callable[[memoryview], int]) -> list[int]:
-        """What a function says of each of them. Faster than to give them out."""
+        """The function applied to each slice. Faster than iterating."""
         buffer = self._buffer
         pairs = zip(self._starts.tolist(), self._ends.tolist(), strict=True)
         return [function(buffer[start:end]) for start, end in pairs]
 
     def at(self, places: npt.NDArray[np.intp]) -> Slices:
-        """Those at some places."""
+        """The slices at some places."""
         return Slices(self._buffer, self._starts[places], self._ends[places])
 
     def parts(self) -> list[memoryview]:
-        """All of them, one after another: a single view if there are no gaps between them."""
+        """All slices, as a single view if they are adjacent."""
         if len(self) and (self._starts[1:] == self._ends[:-1]).all():
             return [self._buffer[int(self._starts[0]) : int(self._ends[-1])]]
         return list(self)

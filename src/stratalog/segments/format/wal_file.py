@@ -7,13 +7,13 @@ number of the first batch in it. Batches are numbered over all files of a node, 
                   section: partition u32 | entries u32 | previous index u64
     body          the payloads of all entries, then a byte that is not zero
 
-The file is allocated ahead, as zeros. Without that last byte, a batch that ends with zeros would be
-whole although its end was never written.
+The file is preallocated with zeros. Without that last byte, a batch that ends with zeros would seem
+complete although its end was never written.
 
-A section without entries cuts off what lies above its previous index.
+A section without entries cuts off everything above its previous index.
 
-A batch whose sync failed is written again to a new file, or is given up and its number used again
-there. Either way the ``first`` of a file says from where on the one before it does not count.
+A batch whose sync failed is written again to a new file, or its number is reused there. Either way
+the ``first`` of a file says from which batch on the file before it does not count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _END = b"\xa5"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One write: entries of a partition that follow a previous index and replace all above it."""
+    """One write: entries of a partition that follow ``previous`` and replace all above it."""
 
     partition: int
     previous: int
@@ -45,12 +45,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one sync made durable."""
+    """The writes of one sync."""
 
     number: int
     sections: Sequence[Section]
     end: int
-    """Where in the file it ends."""
+    """Its end in the file."""
 
 
 def wal_path(number: int, nonce: str) -> str:
@@ -58,7 +58,7 @@ def wal_path(number: int, nonce: str) -> str:
 
 
 def batch_parts(nonce: bytes, number: int, sections: Sequence[Section]) -> list[Payload]:
-    """A batch as it is written, one part after another: payloads are not copied."""
+    """The bytes of a batch, in parts, so that payloads are not copied."""
     table = b"".join(
         [_SECTION.pack(each.partition, len(each.entries), each.previous) for each in sections]
     )
@@ -74,7 +74,7 @@ def batch_parts(nonce: bytes, number: int, sections: Sequence[Section]) -> list[
 
 
 def batches(data: bytes, head: Head, path: str) -> Iterator[Batch]:
-    """The whole batches of a file. ``Corrupt`` if one in the middle is damaged."""
+    """The complete batches of a file. ``Corrupt`` if one in the middle is damaged."""
     decoded: list[Batch] = []
 
     def is_whole(frame: Frame) -> bool:
@@ -89,7 +89,7 @@ def batches(data: bytes, head: Head, path: str) -> Iterator[Batch]:
 
 
 def _batch(frame: Frame, path: str) -> Batch:
-    """``Corrupt`` if a payload is not what was written."""
+    """``Corrupt`` if a payload is damaged."""
     descriptor = frame.descriptor
     count = int.from_bytes(descriptor[:4], "little")
     table_end = 4 + count * _SECTION.size

@@ -1,4 +1,4 @@
-"""A data directory seen from outside: what it holds, and whether all of it is what was written."""
+"""Inspecting a data directory without opening it: its content, and its damage."""
 
 from stratalog.segments.inspect.check import check_disk
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind

@@ -1,7 +1,7 @@
-"""Verifying a data directory: every file, every entry, every checksum; all damage is named.
+"""Verifying a data directory: every file, every entry, every checksum. All damage is reported.
 
-Read-only and without a lock, so it may run beside the node: then it is about what was there when
-it began, and files that went meanwhile are not missed.
+Read-only and without a lock, so it may run beside the node. Then it checks the files that counted
+when it began; files that the node removes meanwhile are not reported as missing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments.format import (
+    DISK,
     HEAD_BYTES,
-    WAL_KIND,
     Batch,
     Checkpoint,
     Head,
@@ -28,16 +28,19 @@ from stratalog.segments.format import (
     SegmentIndex,
     WalFile,
     batches,
-    check_sequence,
     crc32,
     damaged,
     live_path,
 )
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
-from stratalog.segments.inspect.info import LogView
-from stratalog.segments.inspect.look import LOOKS_AT_DAMAGE, Glimpse, glimpse
-from stratalog.segments.io import File, in_thread, read_file, typed_errors
-from stratalog.segments.opening import DISK, size_of
+from stratalog.segments.inspect.disk_snapshot import (
+    READS_OF_DAMAGE,
+    DiskSnapshot,
+    take_snapshot,
+)
+from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
+from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
+from stratalog.segments.recover import size_of, wal_head
 
 Kind = DiskDamageKind
 
@@ -45,12 +48,12 @@ CHUNK_BYTES = 1 << 20
 FILES_AT_ONCE = 4
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes are done, and how many there are."""
+"""Called with the bytes that are verified and the bytes in total."""
 
 
 @dataclass
 class _Found:
-    """What was found so far."""
+    """The results so far."""
 
     damages: list[DiskDamage] = field(default_factory=list)
     entries: int = 0
@@ -59,7 +62,7 @@ class _Found:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, entries: int, size: int) -> None:
-        """In any thread: so much was verified."""
+        """Count what was verified. Thread-safe."""
         with self.lock:
             self.entries += entries
             self.bytes += size
@@ -68,10 +71,10 @@ class _Found:
 async def check_disk(
     path: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckReport:
-    """Verify all of a data directory. ``NotFound`` if it is none; damage is in the report."""
+    """Verify a data directory and report all damage. ``NotFound`` if it is not one."""
     with typed_errors("checking the data directory", str(path)):
         try:
-            seen = await in_thread(lambda: glimpse(path))
+            seen = await in_thread(lambda: take_snapshot(path))
         except Corrupt as error:
             kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
             only = DiskDamage(kind, error.path or "journal", detail=str(error))
@@ -83,44 +86,34 @@ async def check_disk(
 
 
 class _Check:
-    """One run over what was seen."""
+    """The check of one snapshot."""
 
-    def __init__(self, seen: Glimpse, on_progress: Progress) -> None:
+    def __init__(self, seen: DiskSnapshot, on_progress: Progress) -> None:
         self._seen = seen
         self._found = _Found()
         self._on_progress = on_progress
-        self._sizes = self._sizes_of_files()
+        self._sizes = seen.layout.sizes
         self._wrong_files: set[str] = set()
 
     async def run(self, path: str | os.PathLike[str]) -> CheckReport:
         layout, found = self._seen.layout, self._found
         await in_thread(self._check_files)
-        await self._side_by_side(
-            [
-                partial(self._segment, each, file)
-                for each in layout.partitions.values()
-                for file in each.files
-            ]
-        )
-        await self._side_by_side(
-            [
-                partial(self._checkpoint, each)
-                for each in layout.partitions.values()
-                if each.checkpoint is not None
-            ]
-        )
+        partitions = layout.partitions.values()
+        segments = [
+            partial(self._segment, each, file) for each in partitions for file in each.files
+        ]
+        checkpoints = [partial(self._checkpoint, each) for each in partitions if each.checkpoint]
+        await self._side_by_side([*segments, *checkpoints])
         await in_thread(self._logs)
-        order = {kind: place for place, kind in enumerate(Kind)}
-        damages = sorted(
-            found.damages, key=lambda each: (order[each.kind], each.path, each.index or 0)
-        )
+        order = list(Kind).index
+        found.damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
         return CheckReport(
             path=os.fspath(path),
-            damages=tuple(each for each in damages if not each.kind.is_remark),
-            remarks=tuple(each for each in damages if each.kind.is_remark),
+            damages=tuple(each for each in found.damages if not each.kind.is_remark),
+            remarks=tuple(each for each in found.damages if each.kind.is_remark),
             leftovers=self._seen.leftovers,
             partitions=len(layout.partitions),
-            segments=sum(len(each.files) for each in layout.partitions.values()),
+            segments=len(segments),
             wals=len(layout.wals),
             entries=found.entries,
             bytes=found.bytes,
@@ -128,7 +121,7 @@ class _Check:
         )
 
     async def _side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
-        """On some threads. When the caller gives up, what is begun ends and no more is begun."""
+        """On a few threads. A cancelled caller lets the current calls end and starts no others."""
         left = iter(works)
 
         async def next_ones() -> None:
@@ -141,20 +134,12 @@ class _Check:
 
     # Files
 
-    def _sizes_of_files(self) -> dict[str, int]:
-        sizes = {}
-        for each in self._seen.layout.partitions.values():
-            sizes.update({file.path: file.size for file in each.files})
-            if each.checkpoint is not None:
-                sizes[each.checkpoint.path] = each.checkpoint.size
-        return sizes
-
     @property
     def _total(self) -> int:
         return sum(self._sizes.values())
 
     def _check_files(self) -> None:
-        """Everything that is named is there, with its size."""
+        """Every named file exists and has its size."""
         for path in sorted(self._seen.layout.paths):
             if path in self._seen.missing:
                 self._damage(Kind.FILE_MISSING, path)
@@ -187,7 +172,7 @@ class _Check:
         self._found.damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
 
     def _is_gone(self, path: str) -> None:
-        """A file that was there a moment ago: a running node removed it, or it is missing."""
+        """A file has vanished since the snapshot: a running node removed it, or it is missing."""
         self._wrong_files.add(path)
         if self._seen.is_still_named(path):
             self._damage(Kind.FILE_MISSING, path)
@@ -197,24 +182,20 @@ class _Check:
     # Segments
 
     def _segment(self, partition: PartitionLayout, file: SegmentFile) -> None:
-        """In a thread: its index, then every entry, valid or not."""
+        """In a thread: verify its index, then every entry, valid or not."""
         if file.path in self._wrong_files:
             return
         try:
-            opened = self._seen.files.open(file.path)
+            with opened(self._seen.files, file.path) as segment:
+                index = SegmentIndex.read(segment, self._seen.disk, partition.number, file.path)
+                self._entries(partition, file, index, segment)
         except FileNotFoundError:
             self._is_gone(file.path)
-            return
-        try:
-            index = SegmentIndex.read(opened, self._seen.disk, partition.number, file.path)
-            self._entries(partition, file, index, opened)
         except Corrupt as error:
             self._damage(Kind.SEGMENT_UNREADABLE, file.path, partition, detail=str(error))
-        finally:
-            opened.close()
 
     def _entries(
-        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, opened: File
+        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, segment: File
     ) -> None:
         indexes = index.indexes
         if (np.diff(indexes) <= 0).any():
@@ -227,7 +208,7 @@ class _Check:
             )
         wrong: list[int] = []
         for places in index.chunks(there, CHUNK_BYTES):
-            heads, payloads = index.stored(opened, places)
+            heads, payloads = index.stored(segment, places)
             wrong.extend(heads["index"][damaged(heads, payloads)].tolist())
         self._found.read(len(indexes), file.size)
         if wrong:
@@ -243,7 +224,7 @@ class _Check:
     # Checkpoints
 
     def _checkpoint(self, partition: PartitionLayout) -> None:
-        """In a thread: what it says of itself, its state, and the live set beside it."""
+        """In a thread: verify its description, its state, and the live set beside it."""
         assert partition.checkpoint is not None
         path = partition.checkpoint.path
         if path in self._wrong_files:
@@ -261,14 +242,11 @@ class _Check:
             self._live_file(partition, checkpoint, path)
 
     def _state(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
-        file = self._seen.files.open(path)
-        try:
+        with opened(self._seen.files, path) as file:
             crc, at, end = 0, checkpoint.state_at, checkpoint.state_at + checkpoint.state_bytes
             while data := file.read_at(at, min(CHUNK_BYTES, end - at)):
                 crc = crc32(data, crc)
                 at += len(data)
-        finally:
-            file.close()
         self._found.read(0, at)
         if at != end or crc != checkpoint.state_crc:
             byte = checkpoint.state_at
@@ -286,33 +264,25 @@ class _Check:
         if live != checkpoint.live:
             self._damage(Kind.LIVE_FILE_DIFFERS, live_path(path), partition)
 
-    # The WAL, and what it makes of the partitions
+    # The WAL, replayed onto the partitions
 
     def _logs(self) -> None:
-        """In a thread: the partitions as a node would find them."""
+        """In a thread: check the logs as a node would find them."""
         logs = {}
         for number, layout in self._seen.layout.partitions.items():
-            checkpoint = self._seen.checkpoints.get(number)
             try:
-                check_sequence(layout)
-                readable = checkpoint if isinstance(checkpoint, Checkpoint) else None
-                logs[number] = LogView(layout, readable)
+                logs[number] = ReplayedLog(self._seen, number)
             except Corrupt as error:
-                self._damage(
-                    Kind.SEQUENCE_GAP, error.path or layout.name, layout, detail=str(error)
-                )
+                path = error.path or layout.name
+                self._damage(Kind.SEQUENCE_GAP, path, layout, detail=str(error))
         self._wals(logs)
         for log in logs.values():
             if (gap := log.gap) is not None:
+                count = gap.before - gap.after
                 self._damage(
-                    Kind.SEQUENCE_GAP,
-                    gap.path,
-                    log.layout,
-                    index=gap.after + 1,
-                    count=gap.before - gap.after,
+                    Kind.SEQUENCE_GAP, gap.path, log.layout, index=gap.after + 1, count=count
                 )
-            missing = log.live - log.indexes
-            if missing:
+            if missing := log.live - log.indexes:
                 assert log.layout.checkpoint is not None
                 self._damage(
                     Kind.LIVE_MISSING,
@@ -323,7 +293,7 @@ class _Check:
                     detail=repr(missing),
                 )
 
-    def _wals(self, logs: dict[int, LogView]) -> None:
+    def _wals(self, logs: dict[int, ReplayedLog]) -> None:
         layout = self._seen.layout
         wals = sorted(layout.wals, key=lambda wal: wal.number)
         heads = [self._wal_head(wal) for wal in wals]
@@ -338,32 +308,28 @@ class _Check:
             found, is_whole = self._batches(wal, head)
             following = heads[place + 1] if place + 1 < len(heads) else None
             if following is not None and found and following.first == found[-1].number:
-                found.pop()  # its sync failed, and the next file has it again or has another
-            self._apply(wal, found, logs)
+                found.pop()  # its sync failed: the next file replaces it
+            replay_batches(logs, wal, found)
             expected = head.first + len(found) if is_whole else None
 
     def _wal_head(self, wal: WalFile) -> Head | None:
         if wal.path in self._wrong_files:
             return None
-        file = self._seen.files.open(wal.path)
         try:
-            head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
-            return head.must_be(WAL_KIND, self._seen.disk, wal.path)
+            return wal_head(self._seen.files, self._seen.disk, wal)
         except Corrupt as error:
             self._damage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error))
             return None
-        finally:
-            file.close()
 
     def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
-        """Those before a damage, and whether there is none.
+        """The batches before the first damage, and whether there is none.
 
-        A node may be writing to it: what seems damaged is read again before it is believed.
+        A node may be writing to the file, so apparent damage is read again before it is reported.
         """
         files = self._seen.files
         found: list[Batch] = []
         error: Corrupt | None = None
-        for _ in range(LOOKS_AT_DAMAGE):
+        for _ in range(READS_OF_DAMAGE):
             found, error = [], None
             try:
                 found.extend(batches(read_file(files, wal.path), head, wal.path))
@@ -376,19 +342,12 @@ class _Check:
             self._damage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error))
         return found, error is None
 
-    def _apply(self, wal: WalFile, found: Sequence[Batch], logs: dict[int, LogView]) -> None:
-        for batch in found:
-            for section in batch.sections:
-                log = logs.get(section.partition)
-                if log is not None:
-                    log.apply(section, wal.path)
-
 
 def _entries_in(batch: Batch) -> int:
     return sum(len(section.entries) for section in batch.sections)
 
 
 def _byte_of(index: SegmentIndex, wanted: int) -> int:
-    """Where in the file the payload of an entry begins."""
+    """The start of an entry's payload in the file."""
     place = int(np.searchsorted(index.indexes, wanted))
     return HEAD_BYTES + int(index.ends[place]) - int(index.heads["size"][place])

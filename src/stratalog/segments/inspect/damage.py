@@ -1,13 +1,13 @@
-"""What can be wrong with a data directory: each kind by name, what it means, and what to do.
+"""The kinds of damage in a data directory, each with its name, its meaning and its remedy.
 
-The names are stable and meant for programs. A *remark* is something that the next opening puts in
-order by itself; a directory with nothing but remarks is clean.
+The names are stable and meant for programs. A *remark* is something that the next opening repairs
+by itself. A directory with nothing but remarks is clean.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 _KEEP = "Keep the file. Restore the partition from another replica."
 _PUT_BACK = "Put it back from a copy of this data directory, or restore from other replicas."
@@ -117,50 +117,42 @@ class DiskDamageKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiskDamage:
-    """One thing that is wrong."""
+    """One damage."""
 
     kind: DiskDamageKind
     path: str
     partition: str | None = None
     index: int | None = None
-    """The first entry that is concerned."""
+    """The first entry concerned."""
     count: int | None = None
-    """How many entries are."""
+    """The number of entries concerned."""
     byte: int | None = None
-    """Where in the file."""
+    """The position in the file."""
     detail: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """For programs."""
-        return {
-            "kind": self.kind.value,
-            "path": self.path,
-            "partition": self.partition,
-            "index": self.index,
-            "count": self.count,
-            "byte": self.byte,
-            "detail": self.detail,
-            "meaning": self.kind.meaning,
-            "remedy": self.kind.remedy,
-        }
+        kind = self.kind
+        facts = {**asdict(self), "kind": kind.value}
+        return {**facts, "meaning": kind.meaning, "remedy": kind.remedy}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check has found."""
+    """The result of a check."""
 
     path: str
     damages: tuple[DiskDamage, ...]
     remarks: tuple[DiskDamage, ...]
-    """What the next opening puts in order by itself."""
+    """Damage that the next opening repairs by itself."""
     leftovers: tuple[str, ...]
     partitions: int
     segments: int
     wals: int
     entries: int
-    """How many were verified, in segments and in the WAL."""
+    """The number of verified entries, in segments and in the WAL."""
     bytes: int
-    """How many were read."""
+    """The number of bytes read."""
     gone: int
     """Files that a running node removed before they could be read."""
 
@@ -170,16 +162,9 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, object]:
         """For programs: nothing but what JSON has."""
-        return {
-            "path": self.path,
-            "clean": self.clean,
+        listed = {
             "damages": [each.to_dict() for each in self.damages],
             "remarks": [each.to_dict() for each in self.remarks],
             "leftovers": list(self.leftovers),
-            "partitions": self.partitions,
-            "segments": self.segments,
-            "wals": self.wals,
-            "entries": self.entries,
-            "bytes": self.bytes,
-            "gone": self.gone,
         }
+        return {"path": self.path, "clean": self.clean, **asdict(self), **listed}

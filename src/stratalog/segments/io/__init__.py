@@ -7,6 +7,7 @@ from stratalog.segments.io.files import (
     LocalFiles,
     NotWritten,
     ReadableFiles,
+    opened,
     read_file,
     typed,
     typed_errors,
@@ -14,7 +15,7 @@ from stratalog.segments.io.files import (
     write_pieces,
     write_then_sync,
 )
-from stratalog.segments.io.work import HeldFile, Tasks, in_sync_thread, in_thread
+from stratalog.segments.io.threads import HeldFile, Tasks, in_sync_thread, in_thread
 
 __all__ = [
     "Buffer",
@@ -27,6 +28,7 @@ __all__ = [
     "Tasks",
     "in_sync_thread",
     "in_thread",
+    "opened",
     "read_file",
     "typed",
     "typed_errors",

@@ -1,14 +1,14 @@
-"""The few file-system calls that the node's disk is built from, and the real ones.
+"""The file-system calls that the node's disk needs, and their implementation by the real ones.
 
-Everything above asks a ``FileSystem`` and never the operating system, so that a simulation can put
-its own in place: one that loses what was not synced, tears writes, and forgets names.
+All other modules use a ``FileSystem``, never the operating system, so that a simulation can
+substitute one that loses unsynced data, tears writes and forgets names.
 
-What a caller may rely on, and no more:
+A caller may rely on this and nothing else:
 
-- Bytes of a file are durable after its ``sync``. A name is durable after ``sync_folder`` of its
-  folder: neither implies the other, and what was not synced may survive in part and in any order.
-- A file that is open stays readable after its name is gone.
-- ``OSError`` is what fails. ``typed`` turns it into an error of this library, where it leaves it.
+- Bytes of a file are durable after its ``sync``, and its name after ``sync_folder`` of its folder.
+  Neither implies the other. Unsynced data may survive in part and in any order.
+- An open file stays readable after its name is gone.
+- Failures are ``OSError``. ``typed`` turns one into an error of this library at its border.
 
 Paths are relative to the data directory, with ``/`` between their parts.
 """
@@ -33,8 +33,9 @@ Buffer = bytes | bytearray | memoryview
 PARTS_MAX = 1024
 """How many parts Linux and macOS take in one call."""
 SMALL_PART_BYTES = 1024
+"""Smaller parts are joined: a copy costs less than describing each of them to the kernel."""
 JOINED_BYTES = 512 * 1024
-"""Smaller ones are joined: a copy costs less than telling the kernel where each of them is."""
+"""Joined parts are kept below this size: see ``_in_fewer_parts``."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNKNOWN_CALL = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -45,36 +46,36 @@ class File(Protocol):
     """An open file."""
 
     def write_at(self, position: int, *parts: Buffer) -> int:
-        """Write all of it, one part after another, or raise: then a beginning may be there.
+        """Write all parts, one after another. Returns the number of bytes.
 
-        Gives how many bytes that were.
+        If it raises, a prefix may have been written.
         """
 
     def write_durably(self, position: int, *parts: Buffer) -> int:
-        """``write_at``, then ``sync``, which may be one call.
+        """``write_at`` and ``sync``, possibly in one call.
 
-        ``NotWritten`` if the end of it was never written; ``OSError`` if nobody knows.
+        ``NotWritten`` if the end was certainly not written; ``OSError`` if that is unknown.
         """
 
     def read_at(self, position: int, size: int) -> bytes:
-        """So many bytes, fewer only at the end of the file."""
+        """``size`` bytes, fewer only at the end of the file."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill it, as far as the file goes. Gives how many bytes that were."""
+        """Fill the buffer as far as the file goes. Returns the number of bytes."""
 
     def size(self) -> int: ...
 
     def allocate(self, size: int) -> None:
-        """Make room ahead, as zeros, if the file system can. Nothing is promised."""
+        """Preallocate zeros if the file system can. A hint: nothing is promised."""
 
     def sync(self) -> None:
-        """Make the bytes durable, and the size as far as they need it."""
+        """Make the bytes durable, and the size if reading them back needs it."""
 
     def close(self) -> None: ...
 
 
 class NotWritten(Exception):
-    """What was to be written durably has no end. The reason is its cause."""
+    """A durable write failed before its last byte was written."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -92,7 +93,7 @@ def write_then_sync(file: File, position: int, *parts: Buffer) -> int:
 
 
 class ReadableFiles(Protocol):
-    """A data directory that is only looked at."""
+    """A data directory, read-only."""
 
     def open(self, path: str) -> File:
         """An existing file to read."""
@@ -113,18 +114,18 @@ class FileSystem(ReadableFiles, Protocol):
         """An existing file to write and read."""
 
     def make_folder(self, folder: str) -> None:
-        """Make it, and those above it. Fine if it exists."""
+        """Make it and its parents. Idempotent."""
 
     def rename(self, path: str, to: str) -> None:
-        """Within one folder, over whatever is there."""
+        """Within one folder, replacing what has the name."""
 
     def remove(self, path: str) -> None: ...
 
     def sync_folder(self, folder: str) -> None:
-        """Make the names in it durable."""
+        """Make the names in the folder durable."""
 
     def lock(self, path: str) -> contextlib.AbstractContextManager[None]:
-        """Hold it alone, or ``BlockingIOError``. It is given back with the process."""
+        """An exclusive lock, or ``BlockingIOError``. It ends with the process at the latest."""
 
 
 class LocalFile:
@@ -151,10 +152,10 @@ class LocalFile:
         return at - position
 
     def write_durably(self, position: int, *parts: Buffer) -> int:
-        """In one call if the system has it: a thread that returns from one waits for its turn.
+        """One call if the system has it: after each call a thread waits for the interpreter.
 
-        If that fails, nobody knows which half of it did. So it is done only where the disk cannot
-        be full: that is to be told as what it is, a write that did not happen.
+        If that call fails, nobody knows whether the write or the sync did. So it is used only
+        within preallocated space: a full disk must be reported as a write that did not happen.
         """
         size = sum(map(len, parts))
         if not self._syncs_as_it_writes or position + size > self._allocated:
@@ -220,8 +221,8 @@ class LocalFile:
 
 
 def _in_fewer_parts(parts: Sequence[Buffer], size: int) -> list[Buffer]:
-    """For one call. Each joined one has less than a megabyte: to copy more, Python would let go of
-    the interpreter, and wait for its turn."""
+    """Few enough for one call. A joined part has less than a megabyte: to copy more, Python would
+    release the interpreter and wait for it again."""
     step = max(1, min(PARTS_MAX, len(parts) * JOINED_BYTES // max(1, size)))
     return [b"".join(parts[start : start + step]) for start in range(0, len(parts), step)]
 
@@ -291,7 +292,7 @@ class LocalFiles:
 
 
 def _sync(fd: int) -> None:
-    """Through the drive's cache, where that needs to be said."""
+    """Also flushes the drive's cache, which macOS does only on request."""
     if sys.platform == "darwin":
         try:
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
@@ -304,15 +305,15 @@ def _sync(fd: int) -> None:
 
 
 def write_file(files: FileSystem, path: str, parts: Iterable[Buffer]) -> int:
-    """A new file with these bytes, synced. Its name is not: that is the folder's part.
+    """A new file with these bytes, synced. Its name is not durable before ``sync_folder``.
 
-    If it fails, what is there of it is removed, as far as that is possible.
+    If writing fails, the partial file is removed if possible.
     """
     return write_pieces(files, path, ([part] for part in parts))
 
 
 def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]]) -> int:
-    """As ``write_file``. A piece is written before the next one is asked for."""
+    """As ``write_file``. Each piece is written before the next one is requested."""
     file = files.create(path)
     try:
         try:
@@ -322,28 +323,35 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
             file.sync()
         finally:
             file.close()
-    except Exception:  # also of what the pieces are read from
+    except Exception:  # also one that was raised while a piece was made
         with contextlib.suppress(OSError):
             files.remove(path)
         raise
     return size
 
 
-def read_file(files: ReadableFiles, path: str) -> bytes:
+@contextlib.contextmanager
+def opened(files: ReadableFiles, path: str) -> Iterator[File]:
+    """An existing file to read, closed at the end."""
     file = files.open(path)
     try:
-        return file.read_at(0, file.size())
+        yield file
     finally:
         file.close()
 
 
+def read_file(files: ReadableFiles, path: str) -> bytes:
+    with opened(files, path) as file:
+        return file.read_at(0, file.size())
+
+
 def typed(error: OSError, doing: str, path: str | None = None) -> StratalogError:
-    """What an ``OSError`` means for a caller of this library."""
+    """An ``OSError`` as an error of this library."""
     why = f"{doing} failed: {error.strerror or error}"
     if error.errno in _FULL:
         return Full(
             why,
-            hint="The disk is full. Free some space: the node goes on by itself.",
+            hint="The disk is full. Free some space: the node continues by itself.",
             path=path,
         )
     if error.errno in _DENIED:
@@ -355,7 +363,7 @@ def typed(error: OSError, doing: str, path: str | None = None) -> StratalogError
 
 @contextlib.contextmanager
 def typed_errors(doing: str, path: str | None = None) -> Iterator[None]:
-    """Errors of the operating system leave as errors of this library."""
+    """Turns each ``OSError`` into an error of this library."""
     try:
         yield
     except OSError as error:

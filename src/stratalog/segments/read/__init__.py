@@ -1,13 +1,13 @@
-"""The log of one partition as it can be read: segments, then memtables."""
+"""The readable log of a partition: segments, then memtables."""
 
 from stratalog.segments.read.durable_log import DurableLog
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.read.open_segments import SegmentReaders
-from stratalog.segments.read.read_entries import Reader
+from stratalog.segments.read.open_segments import OpenSegments
+from stratalog.segments.read.reader import Reader
 
 __all__ = [
     "DurableLog",
     "Memtable",
+    "OpenSegments",
     "Reader",
-    "SegmentReaders",
 ]

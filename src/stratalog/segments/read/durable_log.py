@@ -1,12 +1,15 @@
-"""The log of one partition as it is on the disk: its checkpoint, segment files and memtables.
+"""The durable log of one partition: its checkpoint, segment files and memtables.
 
 From old to new: the segment files, then a memtable for each WAL file that is not yet in segments.
-Everything here is durable, and all that changes it is told when it has become so.
+A change is applied here only after it has become durable.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import EMPTY, IndexSet
@@ -22,39 +25,69 @@ from stratalog.segments.format import (
     steps_of,
 )
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.read.read_entries import Watch
-from stratalog.segments.write_ahead import Journal
+from stratalog.segments.read.reader import Watch
+
+_RESTORE = "Keep the data directory. Restore the partition from another replica."
+
+
+class LayoutOwner(Protocol):
+    """Keeps the current layout: the journal of a running disk, or a copy for inspection."""
+
+    layout: Layout
+
+    def amend(self, change: Callable[[Layout], Layout]) -> None:
+        """Change the layout by what a batch of the WAL says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Entries that a batch of the WAL follows, and that are not there."""
+
+    after: int
+    before: int
+    path: str
+    """Of the WAL file with the batch."""
+
+    def error(self, partition: str, hint: str) -> Corrupt:
+        return Corrupt(
+            f"partition {partition!r} lacks what lies between {self.after} and {self.before}, "
+            f"which a batch in {self.path} follows",
+            hint=hint,
+            path=self.path,
+            expected=self.after,
+            actual=self.before,
+        )
 
 
 class DurableLog:
-    """Where a partition stands."""
+    """What is durable of a partition."""
 
     def __init__(
-        self, journal: Journal, number: int, name: str, checkpoint: Checkpoint | None
+        self, owner: LayoutOwner, number: int, name: str, checkpoint: Checkpoint | None
     ) -> None:
         self.number = number
         self.name = name
-        self._journal = journal
+        self._owner = owner
         self._checkpoint = checkpoint
         self._tables: deque[Memtable] = deque()
         layout = self.layout
         self._sequence_last = max((file.indexes.last or 0 for file in layout.files), default=0)
-        """The last index of an entry that is here, whatever the checkpoint says."""
+        """The last index of an entry that is here, regardless of the checkpoint."""
         check_sequence(layout)
         self.lineage = checkpoint.lineage if checkpoint else Lineage()
-        """Up to the checkpoint, until ``recovered`` or the first write adds the rest."""
-        self._gap: tuple[int, int, str] | None = None
-        """While the WAL is replayed: what is missing between two indexes, and where it shows."""
+        """Covers the log up to the checkpoint, until ``recovered`` adds the rest."""
+        self.gap: Gap | None = None
+        """While the WAL is replayed: what is missing so far."""
         self.watches: set[Watch] = set()
-        """Of those who read it now."""
+        """Of the current readers."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, last={self.last})"
 
     @property
     def layout(self) -> PartitionLayout:
-        """Its files. There are none any more if it was removed."""
-        found = self._journal.layout.partitions.get(self.number)
+        """The files of the partition; none after it was removed."""
+        found = self._owner.layout.partitions.get(self.number)
         return found or PartitionLayout(self.number, self.name)
 
     @property
@@ -64,7 +97,7 @@ class DurableLog:
 
     @property
     def live(self) -> IndexSet:
-        """What lives at or below the checkpoint."""
+        """The live entries at or below the checkpoint."""
         return self._checkpoint.live if self._checkpoint else EMPTY
 
     @property
@@ -73,8 +106,14 @@ class DurableLog:
         return self._checkpoint
 
     @property
+    def _first(self) -> int:
+        """The first index above the checkpoint, or where the log begins."""
+        above = self.indexes.floor(self.checkpoint_index + 1).first
+        return self.checkpoint_index + 1 if above is None else above
+
+    @property
     def last(self) -> int:
-        """The last durable index: of an entry, or of the checkpoint if nothing lies above it."""
+        """The last durable index: of an entry, or of the checkpoint if none lies above it."""
         return max(self._sequence_last, self.checkpoint_index)
 
     @property
@@ -84,7 +123,7 @@ class DurableLog:
 
     @property
     def indexes(self) -> IndexSet:
-        """Of all durable entries that are here."""
+        """The indexes of all durable entries that are here."""
         tables = (table.indexes for table in self._tables)
         return IndexSet.union([self.layout.indexes, *tables])
 
@@ -92,18 +131,18 @@ class DurableLog:
     def is_whole(self) -> bool:
         """Whether every entry above the checkpoint is here.
 
-        False while a copy from another replica is not complete, also one that was given up.
+        False after an incomplete copy from another replica.
         """
         first = self.checkpoint_index + 1
         return self.indexes.floor(first) == IndexSet(range(first, self.last + 1))
 
     @property
     def pending(self) -> IndexSet:
-        """What is in the WAL and not yet in segments."""
+        """The entries in the WAL that are not yet in segments."""
         return IndexSet.union(table.indexes for table in self._tables)
 
     def has(self, index: int) -> bool:
-        """Whether an index is in the log, or is where it begins."""
+        """Whether an index is in the log, or is the one before its first entry."""
         if index in (0, self.checkpoint_index, self._sequence_last):
             return index >= self.checkpoint_index
         if any(index in table.indexes for table in self._tables):
@@ -111,9 +150,9 @@ class DurableLog:
         return any(index in file.indexes for file in self.layout.files_with(index, index))
 
     def has_all_of(self, previous: int, entries: Entries) -> bool:
-        """Whether these entries are here, and nothing else from ``previous`` to the last of them.
+        """Whether exactly these entries are here between ``previous`` and the last of them.
 
-        An index and an epoch name one entry, so what is in segments need not be read for this.
+        An index and an epoch identify one entry, so segments need not be read for this.
         """
         span = range(previous + 1, entries.last + 1)
         if self.indexes.within(span) != entries.indexes or not self.lineage.numbered(entries.heads):
@@ -122,10 +161,10 @@ class DurableLog:
         return all(entries.select(each.indexes).equals_head_by_head(each) for each in known)
 
     def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
-        """The files and tables of this moment, for a reader."""
+        """The current files and memtables, for a reader."""
         return self.layout, list(self._tables)
 
-    # What it is told
+    # Changes, after they became durable
 
     def apply(self, wal: int, section: Section) -> None:
         """A section became durable."""
@@ -135,7 +174,7 @@ class DurableLog:
             self.lineage = self._lineage_after(section.previous, entries)
 
     def _take_up(self, wal: int, section: Section) -> bool:
-        """Put it into the memtable of its WAL file. Gives whether it overwrites something."""
+        """Add it to the memtable of its WAL file. Returns whether it overwrites entries."""
         entries, previous = section.entries, section.previous
         if self._tables and self._tables[-1].wal == wal:
             table = self._tables[-1]
@@ -158,69 +197,63 @@ class DurableLog:
         return cuts
 
     def replay(self, wal: int, section: Section, path: str) -> None:
-        """A section that was found in a WAL file.
+        """A section of a WAL file, at opening.
 
-        What it follows may be missing, if a later one overwrites both: then what was between them
-        was dead before its own WAL file was flushed.
+        The entry that it follows may be missing if a later section overwrites both: then the
+        entries between them were dead before their own WAL file was flushed.
         """
-        if section.previous > self.last and self._gap is None:
-            self._gap = (self.last, section.previous, path)
-        elif self._gap is not None and section.previous <= self._gap[0]:
-            self._gap = None
+        if section.previous > self.last and self.gap is None:
+            self.gap = Gap(self.last, section.previous, path)
+        elif self.gap is not None and section.previous <= self.gap.after:
+            self.gap = None
         self._take_up(wal, section)
 
     def recovered(self) -> None:
-        """All WAL files are replayed. ``Corrupt`` if something is missing that lives.
+        """All WAL files are replayed. ``Corrupt`` if a needed entry is missing."""
+        self._find_lineage()
+        if self.gap is not None:
+            raise self.gap.error(self.name, _RESTORE)
+        if missing := self.live - self.indexes:
+            raise Corrupt(
+                f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
+                hint=_RESTORE,
+                actual=missing,
+            )
 
-        Only now is it known which entries of the files count, and so what the lineage is: a
-        checkpoint may have been made from entries that overwrite them, and are in the WAL alone.
+    def _find_lineage(self) -> None:
+        """Only after all WAL files are replayed is it known which entries of the segments count.
+
+        The checkpoint may have been made from entries that overwrite them and are only in the WAL.
         """
         self.lineage = lineage_of(self.layout, self.lineage)
         for table in self._tables:
             for run in table.runs():
                 self.lineage = self._lineage_after(run.first - 1, run)
-        if self._gap is not None:
-            reached, previous, path = self._gap
-            raise Corrupt(
-                f"partition {self.name!r} lacks what lies between {reached} and {previous}, "
-                f"which a batch in {path} follows",
-                hint="Keep the data directory. Restore the partition from another replica.",
-                path=path,
-                expected=reached,
-                actual=previous,
-            )
-        missing = self.live - self.indexes
-        if missing:
-            raise Corrupt(
-                f"partition {self.name!r} lacks {missing!r}, which its checkpoint needs",
-                hint="Keep the data directory. Restore the partition from another replica.",
-                actual=missing,
-            )
 
     def _lineage_after(self, previous: int, entries: Entries) -> Lineage:
         floor = max(previous, self.checkpoint_index)
         return self.lineage.after(floor, steps_of(entries.above(floor).heads))
 
     def _cut_files(self, after: int) -> None:
-        """Also in files that a record is just about to name, which are not in the layout yet."""
+        """Also in files of an edit that is being committed, which are not in the layout yet."""
         number = self.number
 
         def cut(layout: Layout) -> Layout:
             partition = layout.partitions.get(number)
             return layout if partition is None else layout.having(partition.cut_after(after))
 
-        self._journal.amend(cut)
+        self._owner.amend(cut)
 
     def table_of(self, wal: int) -> Memtable | None:
-        """The memtable of a WAL file, if it has something of this partition."""
+        """The memtable of a WAL file, if that has entries of this partition."""
         return next((table for table in self._tables if table.wal == wal), None)
 
     def drop_table(self, wal: int) -> None:
-        """Its WAL file is in segments."""
+        """Drop the memtable of a WAL file that is in segments."""
         self._tables = deque(table for table in self._tables if table.wal != wal)
 
     def has_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """It became the current one."""
+        """The checkpoint became the current one."""
         lineage = checkpoint.lineage
         if self.last > checkpoint.index:
             above = [step for step in self.lineage.steps if step[0] > checkpoint.index]

@@ -1,7 +1,7 @@
-"""What one WAL file holds of one partition, in memory: runs of entries that follow one another.
+"""The entries of one partition from one WAL file, in memory, as consecutive runs.
 
-Only what is durable is here. A table is dropped when the journal says that its WAL file is in
-segments; readers that hold one go on with it.
+Only durable entries are here. A table is dropped when its WAL file is in segments by the journal;
+readers that hold it may go on.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from stratalog.segments.format import Entries, joined
 
 
 class Memtable:
-    """Entries of one partition from one WAL file, and what that file overwrites of older ones."""
+    """Entries of one partition from one WAL file, and where that file overwrites older ones."""
 
     __slots__ = ("_firsts", "_indexes", "_new", "_runs", "cut_after", "previous", "wal")
 
     def __init__(self, wal: int) -> None:
         self.wal = wal
         self.cut_after: int | None = None
-        """Everything above it in older files was overwritten by this one."""
+        """This file overwrote everything above this index in older files."""
         self.previous: int | None = None
-        """The index before the lowest entry here."""
+        """The index before the first entry here."""
         self._runs: list[Entries] = []
         self._firsts: list[int] = []
         self._indexes = EMPTY
         self._new: list[IndexSet] = []
-        """Of runs that are not in ``_indexes`` yet: so adding and asking in turn costs little."""
+        """Of runs that are not in ``_indexes`` yet: alternating adds and lookups stay cheap."""
 
     def add(self, previous: int, entries: Entries) -> None:
-        """Entries that follow an index; what is above it must have been cut off before."""
+        """Add entries that follow an index. Everything above it must have been cut off before."""
         if not len(entries):
             return
         if not self._runs:
@@ -41,12 +41,12 @@ class Memtable:
         self._new.append(entries.indexes)
 
     def overwrite(self, after: int) -> None:
-        """The WAL file of this table takes away all above an index, here and in older tables."""
+        """The WAL file of this table overwrites everything above an index."""
         self.cut_after = after if self.cut_after is None else min(self.cut_after, after)
         self.cut(after)
 
     def cut(self, after: int) -> None:
-        """Take away all above an index."""
+        """Remove everything above an index."""
         place = bisect_right(self._firsts, after)
         del self._runs[place:], self._firsts[place:]
         if self._runs and self._runs[-1].last > after:
@@ -54,7 +54,7 @@ class Memtable:
         self._indexes = self.indexes.limit(after)
 
     def _span(self, wanted: IndexSet) -> slice:
-        """Which runs may hold something of a set."""
+        """The runs that may contain indexes of a set."""
         first, last = wanted.first, wanted.last
         if first is None or last is None:
             return slice(0)
@@ -76,7 +76,7 @@ class Memtable:
         return self._indexes
 
     def runs(self, wanted: IndexSet | None = None) -> Iterator[Entries]:
-        """The entries whose index is in a set, or all."""
+        """The entries with the wanted indexes, or all."""
         if wanted is None:
             yield from self._runs
             return

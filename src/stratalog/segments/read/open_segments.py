@@ -1,7 +1,7 @@
-"""Open segment files and their indexes: kept while they are read, and a while longer.
+"""A cache of open segment files and their indexes.
 
-A file that is open stays readable after compaction has removed its name, so a reader that got hold
-of one finishes whatever happens.
+An open file stays readable after compaction has removed its name, so a reader that holds one can
+always finish.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _Open:
     """Its last user closes it."""
 
 
-class SegmentReaders:
-    """The open segment files of a disk, the least recently used closed first. For any thread."""
+class OpenSegments:
+    """The open segment files of a disk, by least recent use. Thread-safe."""
 
     def __init__(self, files: FileSystem, disk: bytes, options: DiskOptions) -> None:
         self._files = files
@@ -40,14 +40,14 @@ class SegmentReaders:
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._opening: Counter[str] = Counter()
         self._gone: set[str] = set()
-        """Of those that are just being opened: what was forgotten meanwhile."""
+        """Files that are being opened and were forgotten meanwhile."""
         self._to_close: deque[File] = deque()
         self._bytes = 0
         self._is_closed = False
 
     @contextlib.contextmanager
     def using(self, partition: int, path: str) -> Iterator[tuple[File, SegmentIndex]]:
-        """``FileNotFoundError`` if its name is gone, ``Corrupt`` if it is not what it should be."""
+        """``FileNotFoundError`` if the name is gone, ``Corrupt`` if it is not this segment."""
         opened = self._take(path) or self._add(partition, path)
         try:
             yield opened.file, opened.index
@@ -59,7 +59,7 @@ class SegmentReaders:
                 self._shrink()
 
     def forget(self, path: str) -> None:
-        """Close it as soon as nobody reads it: its space comes back only then."""
+        """Close a file when its last reader has finished: only then is its space freed."""
         with self._closing(), self._lock:
             if path in self._open:
                 self._close(path)
@@ -74,8 +74,7 @@ class SegmentReaders:
 
     @contextlib.contextmanager
     def _closing(self) -> Iterator[None]:
-        """Then close what need not be open, without the lock: giving back the space of a file
-        that has no name any more takes a while."""
+        """At the end, close files without the lock: to free a nameless file takes a while."""
         yield
         while self._to_close:
             try:
@@ -106,7 +105,7 @@ class SegmentReaders:
             return self._keep(path, made, is_gone=self._is_opened(path))
 
     def _is_opened(self, path: str) -> bool:
-        """One of those who open it has ended. Gives whether it was forgotten meanwhile."""
+        """One opening of it has ended. Returns whether the file was forgotten meanwhile."""
         is_gone = path in self._gone
         self._opening[path] -= 1
         if not self._opening[path]:

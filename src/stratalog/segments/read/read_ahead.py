@@ -1,4 +1,4 @@
-"""Chunks that a thread reads while their consumer is busy with earlier ones."""
+"""Read-ahead: a thread reads the next chunks while the consumer handles the current one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stratalog.segments.io import Tasks, in_thread
 
 CHUNKS_AHEAD = 2
 CHUNKS_AT_A_TIME = 16
-"""After so many a thread is given back, so that others have their turn."""
+"""After this many chunks a thread is released to others."""
 
 
 class ReadAhead:
-    """Goes through chunks in a thread, as long as few of them wait.
+    """Iterates over chunks in a thread, a bounded number ahead.
 
-    The thread goes from one to the next without asking the event loop, and ends when enough wait
-    or after a while: a slow consumer holds none, and nobody holds one for long.
+    The thread reads chunk after chunk without the event loop. It ends when enough chunks are ready,
+    so a slow consumer holds no thread.
     """
 
     def __init__(self, chunks: Generator[Entries], tasks: Tasks) -> None:
@@ -26,13 +26,13 @@ class ReadAhead:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._ready: deque[Entries | None] = deque()
-        """``None`` comes after the last one."""
+        """``None`` follows the last chunk."""
         self._news = asyncio.Event()
         self._is_given_up = False
         self._thread = self._start()
 
     async def next(self) -> Entries | None:
-        """The next one; ``None`` at the end. Raises what the chunks raise."""
+        """The next chunk; ``None`` at the end. Raises what reading raises."""
         while not self._ready:
             self._news.clear()
             if self._thread.done():
@@ -45,7 +45,7 @@ class ReadAhead:
         return entries
 
     def give_up(self) -> None:
-        """The thread ends after the chunk that it reads, and only then are the chunks closed."""
+        """Stop after the current chunk. The generator is closed when the thread has ended."""
         self._is_given_up = True
         self._thread.add_done_callback(lambda _: self._chunks.close())
 

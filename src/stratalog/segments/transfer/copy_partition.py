@@ -3,11 +3,11 @@
     await send_partition(orders, transport)         at the source
     await receive_partition(orders, transport)      at the replica
 
-The source goes on as always. If a newer checkpoint takes away an entry that it has offered, it
-makes a new offer; what has arrived stays there. The replica takes no other writes meanwhile. Cut
-short anywhere, by either side or by a crash, it is begun again.
+The source serves as always. If a newer checkpoint drops an entry that it has offered, it makes a
+new offer; what has arrived stays. The replica refuses other writes meanwhile. After an
+interruption, by either side or by a crash, the copy is started again.
 
-What is decided is in ``transfer``, and is pure. Here is who waits for what.
+What each side decides is pure and lies in ``copy_rules``; the two drivers are here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from stratalog.errors import Conflict, Corrupt, Invalid, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
-from stratalog.segments.format import HEAD, Checkpoint, Entries, joined
+from stratalog.segments.format import HEAD, Checkpoint, Entries, divided, joined
+from stratalog.segments.maintenance import HeldState
 from stratalog.segments.partition import Exclusive, Partition
-from stratalog.segments.transfer.copy_rules import Receiving, Sending, Standing, Window, agree
+from stratalog.segments.transfer.copy_rules import Receiving, ReplicaState, Sending, Window, agree
 from stratalog.segments.transfer.messages import (
     Ack,
     End,
@@ -36,7 +37,6 @@ from stratalog.segments.transfer.messages import (
     encode_message,
 )
 from stratalog.segments.transfer.transports import Transport
-from stratalog.segments.upkeep import HeldState, divided
 
 T = TypeVar("T")
 
@@ -46,16 +46,16 @@ class TransferOptions:
     """Limits of a copy."""
 
     message_bytes: int = 1 << 20
-    """How much is sent and written at a time. A single larger entry goes alone."""
+    """The size of a message. A larger entry is sent alone."""
 
     window_bytes: int = 8 << 20
-    """How much may be on its way before the source waits for an acknowledgement."""
+    """The bytes in flight before the source waits for an acknowledgement."""
 
     timeout_s: float = 60.0
     """How long one side waits for the other."""
 
     restarts_max: int = 8
-    """How often the source may make a new offer because a checkpoint came meanwhile."""
+    """How often the source may make a new offer because a checkpoint dropped entries."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,7 +67,7 @@ class TransferOptions:
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """What was copied. Both sides say the same."""
+    """What was copied. Both sides report the same."""
 
     entries: int
     payload_bytes: int
@@ -75,10 +75,36 @@ class TransferReport:
     checkpoint: int | None
     """The index of the checkpoint that was copied; ``None`` if the replica did not need one."""
     truncated_after: int | None
-    """Above which index the replica cut off its own log."""
+    """The index above which the replica cut off its own log."""
     restarts: int
     last: int
-    """Where the replica's log ends."""
+    """The end of the replica's log."""
+
+
+class _Copied:
+    """The report of one side as it grows."""
+
+    def __init__(self) -> None:
+        self._report = TransferReport(0, 0, 0, None, None, restarts=0, last=0)
+
+    def add(self, entries: Entries) -> None:
+        so_far = self._report
+        self._report = replace(
+            so_far,
+            entries=so_far.entries + len(entries),
+            payload_bytes=so_far.payload_bytes + entries.payload_bytes,
+        )
+
+    def add_state(self, checkpoint: int, size: int) -> None:
+        size += self._report.state_bytes
+        self._report = replace(self._report, checkpoint=checkpoint, state_bytes=size)
+
+    def add_cut(self, after: int | None) -> None:
+        cuts = [each for each in (self._report.truncated_after, after) if each is not None]
+        self._report = replace(self._report, truncated_after=min(cuts, default=None))
+
+    def report(self, restarts: int, last: int) -> TransferReport:
+        return replace(self._report, restarts=restarts, last=last)
 
 
 DEFAULT_OPTIONS = TransferOptions()
@@ -87,9 +113,9 @@ DEFAULT_OPTIONS = TransferOptions()
 async def send_partition(
     partition: Partition, transport: Transport, options: TransferOptions = DEFAULT_OPTIONS
 ) -> TransferReport:
-    """Copy a partition to the replica that receives at the other end.
+    """Copy a partition to the replica at the other end.
 
-    Raises what the replica raised, too. ``Unavailable`` if it is silent, or if checkpoints come
+    Also raises errors of the replica. ``Unavailable`` if it is silent, or if checkpoints come
     faster than they can be copied.
     """
     source = _Source(partition, _Channel(transport, options, "the replica"), options)
@@ -99,11 +125,11 @@ async def send_partition(
 async def receive_partition(
     partition: Partition, transport: Transport, options: TransferOptions = DEFAULT_OPTIONS
 ) -> TransferReport:
-    """Make a partition what the source's is, by what the source at the other end sends.
+    """Make a partition equal to that of the source at the other end.
 
-    Its log is cut off where it is not the source's. ``Corrupt`` if that is below its checkpoint.
-    Raises what the source raised, too. Whatever is raised, what has arrived stays, and it can be
-    done again, from this source or from another.
+    Its log is cut off where it leaves the source's. ``Corrupt`` if that is below its checkpoint.
+    Also raises errors of the source. After any error, what has arrived stays, and the copy can be
+    started again from this source or another.
     """
     channel = _Channel(transport, options, "the source")
 
@@ -115,7 +141,7 @@ async def receive_partition(
 
 
 class _Channel:
-    """Messages instead of bytes; silence and failures of the other side are errors here."""
+    """Sends and receives messages. Silence and failure of the other side are raised as errors."""
 
     def __init__(self, transport: Transport, options: TransferOptions, other: str) -> None:
         self._transport = transport
@@ -145,7 +171,7 @@ class _Channel:
         return message
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Tell the other side why this one gives up."""
+        """Report an error of this side to the other one."""
         try:
             return await work
         except StratalogError as error:
@@ -157,18 +183,18 @@ class _Channel:
     def _silent(self) -> Unavailable:
         return Unavailable(
             f"{self._other} of a copy has been silent for {self._timeout_s} s",
-            hint="Look whether it still runs. Copy again: what has arrived stays.",
+            hint="Check whether it still runs. Copy again: what has arrived stays.",
         )
 
     def unexpected(self, message: Message) -> Corrupt:
         return Corrupt(
-            f"{self._other} of a copy sent {type(message).__name__} where it makes no sense",
+            f"{self._other} of a copy sent an unexpected {type(message).__name__}",
             hint="Its version is another, or messages were lost on the way. Copy again.",
         )
 
 
 class _Stale(Exception):
-    """What was offered is not there any more."""
+    """Offered entries are not there any more."""
 
 
 class _Source:
@@ -178,9 +204,7 @@ class _Source:
         self._options = options
         self._window = Window(options.window_bytes)
         self._number = 0
-        self._entries = self._payload_bytes = self._state_bytes = 0
-        self._checkpoint: int | None = None
-        self._cut_after: int | None = None
+        self._copied = _Copied()
 
     async def send(self) -> TransferReport:
         for restarts in range(self._options.restarts_max + 1):
@@ -195,22 +219,14 @@ class _Source:
             finally:
                 if held is not None:
                     held.close()
-            return TransferReport(
-                entries=self._entries,
-                payload_bytes=self._payload_bytes,
-                state_bytes=self._state_bytes,
-                checkpoint=self._checkpoint,
-                truncated_after=self._cut_after,
-                restarts=restarts,
-                last=offer.last,
-            )
+            return self._copied.report(restarts, offer.last)
         raise Unavailable(
             f"checkpoints of {self._partition.name!r} come faster than they can be copied",
             hint="Copy again: what has arrived stays. Or take fewer checkpoints meanwhile.",
         )
 
     async def _hold(self) -> HeldState | None:
-        """The state of the checkpoint as it is, open, so that a newer one does not take it away."""
+        """The state of the current checkpoint, open, so that a newer one does not remove it."""
         while True:
             held = await self._partition.hold_state()
             if (held.checkpoint if held else None) is self._partition.checkpoint_info:
@@ -223,7 +239,7 @@ class _Source:
         has = await self.channel.receive()
         if not isinstance(has, Has):
             raise self.channel.unexpected(has)
-        self._cut_after = _lower(self._cut_after, has.cut_after)
+        self._copied.add_cut(has.cut_after)
         sending = Sending(offer, has, self._number)
         try:
             await self._put(sending, sending.live)
@@ -243,13 +259,12 @@ class _Source:
                 if message is None:
                     raise _Stale
                 await self._send(message)
-                self._entries += len(entries)
-                self._payload_bytes += entries.payload_bytes
+                self._copied.add(entries)
         if sending.lacks(wanted):
             raise _Stale
 
     async def _read(self, wanted: IndexSet) -> AsyncGenerator[Entries]:
-        """Neither many small batches nor large ones, however they were written."""
+        """The entries in parts of about ``message_bytes``, however they were written."""
         size_max = self._options.message_bytes
         gathered: list[Entries] = []
         size = 0
@@ -278,8 +293,7 @@ class _Source:
             sent += len(data)
             if sent == total:
                 break
-        self._state_bytes += total
-        self._checkpoint = held.checkpoint.index
+        self._copied.add_state(held.checkpoint.index, total)
 
     async def _send(self, message: Put | StatePart | End) -> None:
         while self._window.is_full():
@@ -300,9 +314,7 @@ class _Replica:
         self._alone = alone
         self._channel = channel
         self._number = 0
-        self._entries = self._payload_bytes = self._state_bytes = 0
-        self._checkpoint: int | None = None
-        self._cut_after: int | None = None
+        self._copied = _Copied()
 
     async def receive(self) -> TransferReport:
         restarts = -1
@@ -312,25 +324,17 @@ class _Replica:
                 raise self._channel.unexpected(message)
             restarts += 1
             message = await self._take(message)
-        return TransferReport(
-            entries=self._entries,
-            payload_bytes=self._payload_bytes,
-            state_bytes=self._state_bytes,
-            checkpoint=self._checkpoint,
-            truncated_after=self._cut_after,
-            restarts=restarts,
-            last=self._partition.last,
-        )
+        return self._copied.report(restarts, self._partition.last)
 
     async def _take(self, offer: Offer) -> Message | None:
-        """Take what is offered. Returns what came instead, or nothing at the end."""
+        """Take an offer. Returns a message that interrupts it, or ``None`` at the end."""
         partition = self._partition
         agreement = agree(
-            Standing(partition.checkpoint_index, partition.indexes, partition.lineage), offer
+            ReplicaState(partition.checkpoint_index, partition.indexes, partition.lineage), offer
         )
         if agreement.cut_after is not None:
             await self._alone.truncate(agreement.cut_after)
-            self._cut_after = _lower(self._cut_after, agreement.cut_after)
+            self._copied.add_cut(agreement.cut_after)
         await self._channel.send(agreement.answer)
         receiving = Receiving(offer, agreement, self._number)
         incoming = self._alone.incoming(_checkpoint_of(offer)) if agreement.wants_state else None
@@ -338,14 +342,15 @@ class _Replica:
             while True:
                 message = await self._channel.receive()
                 if isinstance(message, Put):
-                    await self._write(message.previous, receiving.put(message))
+                    entries = receiving.put(message)
+                    await self._alone.write(message.previous, entries)
+                    self._copied.add(entries)
                 elif isinstance(message, StatePart) and incoming is not None:
                     is_last = receiving.state_part(message)
                     await incoming.write(message.body)
                     if is_last:
                         await incoming.commit()
-                        self._state_bytes += offer.state_bytes
-                        self._checkpoint = offer.checkpoint
+                        self._copied.add_state(offer.checkpoint, offer.state_bytes)
                 elif isinstance(message, End):
                     receiving.end(message)
                 else:
@@ -358,14 +363,9 @@ class _Replica:
             if incoming is not None:
                 incoming.discard()
 
-    async def _write(self, previous: int, entries: Entries) -> None:
-        await self._alone.write(previous, entries)
-        self._entries += len(entries)
-        self._payload_bytes += entries.payload_bytes
-
 
 def _offer(partition: Partition) -> Offer:
-    """What a partition has now. ``Conflict`` if it lacks something itself."""
+    """The offer of a partition. ``Conflict`` if its own log is incomplete."""
     if not partition.is_whole:
         raise Conflict(
             f"the log of {partition.name!r} has gaps above its checkpoint: a copy to it is not "
@@ -392,11 +392,6 @@ def _checkpoint_of(offer: Offer) -> Checkpoint:
         state_crc=offer.state_crc,
         state_at=0,
     )
-
-
-def _lower(one: int | None, other: int | None) -> int | None:
-    """Of those that there are."""
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _parts(gathered: list[Entries], size_max: int) -> Iterator[Entries]:

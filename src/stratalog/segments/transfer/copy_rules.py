@@ -1,4 +1,4 @@
-"""Copying a partition to another replica: what is sent, and what must go first. All pure.
+"""The protocol of a copy: what is sent, and what the replica must cut off first. Pure.
 
     source                                        replica
     Offer: checkpoint, live set, end, lineage ─►  cuts off what is not the source's; durable
@@ -8,13 +8,15 @@
     entries after the checkpoint              ─►  acknowledged when durable
     End                                       ─►  acknowledged
 
-What a replica needs is a sequence: what lives, then everything above the checkpoint. It is sent in
-that order and each write names the index before it. So a replica that was interrupted has a
-beginning of it, and a write that does not follow is seen to leave a gap, sparse or not. Where a
-replica lacks something below its end, which is left of a copy from another source, or damage, it
-cuts off its log there: nothing is ever put in between.
+A replica needs a sequence: the live entries, then everything above the checkpoint. It is sent in
+this order, and each write names the index before it. It follows:
 
-Live entries come before the checkpoint: what it says to live must be there when it counts.
+1. An interrupted replica has a prefix of the sequence.
+2. A write that does not follow is detected as a gap, sparse or not.
+3. A replica that lacks an entry below its end cuts off its log there, since nothing is inserted.
+   Such a log is left by a copy from another source, or by damage.
+
+Live entries are sent before the checkpoint: they must be there when the checkpoint counts.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from stratalog.segments.transfer.messages import Ack, End, Has, Offer, Put, Stat
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where the log of a replica stands."""
+class ReplicaState:
+    """What the log of a replica holds."""
 
     checkpoint: int
     """Its index; 0 if there is none."""
@@ -40,7 +42,7 @@ class Standing:
 
     @property
     def known(self) -> IndexSet:
-        """All that the checkpoint was made from, and the entries above it."""
+        """The indexes that the checkpoint was made from, and those of the entries above it."""
         first = self.lineage.steps[0][0] if self.lineage.steps else self.checkpoint + 1
         above = self.indexes.floor(self.checkpoint + 1)
         return IndexSet(range(first, self.checkpoint + 1)) | above
@@ -48,15 +50,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What a replica does about an offer."""
+    """How a replica takes an offer."""
 
     cut_after: int | None
-    """Everything above it goes first."""
+    """Its log is cut off above this index first."""
     last: int
-    """Where its log ends then."""
+    """Its log ends here then."""
     has: IndexSet
     missing: IndexSet
-    """What it must be sent, all of it above ``last``."""
+    """The entries to be sent, all above ``last``."""
     wants_state: bool
 
     @property
@@ -69,14 +71,14 @@ class Agreement:
         )
 
 
-def agree(own: Standing, offer: Offer) -> Agreement:
-    """Which part of its log a replica keeps, and what it misses.
+def agree(own: ReplicaState, offer: Offer) -> Agreement:
+    """Which part of its log a replica keeps, and which entries it misses.
 
-    The checkpoint is not needed if the replica has a later one, or has every entry from its own
-    checkpoint to that of the source: then its state machine gets there by itself.
+    The state is not needed if the replica has a later checkpoint, or every entry between its own
+    checkpoint and the source's: then its state machine gets there by itself.
 
-    ``Corrupt`` if it would have to cut off something that its own checkpoint contains: two
-    histories were committed, or entries are lost. ``Conflict`` if the source is behind it.
+    ``Corrupt`` if the cut would be below its own checkpoint: two histories were committed, or
+    entries are lost. ``Conflict`` if the source is behind the replica.
     """
     known = own.known
     shared = own.lineage.shared_with(offer.lineage, known, INDEX_MAX)
@@ -114,7 +116,7 @@ def agree(own: Standing, offer: Offer) -> Agreement:
     )
 
 
-def _must_have(own: Standing, live: IndexSet) -> None:
+def _must_have(own: ReplicaState, live: IndexSet) -> None:
     lost = live - own.indexes
     if lost:
         raise Corrupt(
@@ -128,7 +130,7 @@ def _must_have(own: Standing, live: IndexSet) -> None:
 
 
 class Window:
-    """How many bytes were sent and not yet acknowledged. Acknowledgements come in order."""
+    """The bytes in flight. Acknowledgements come in order."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -146,17 +148,17 @@ class Window:
         self._bytes += size
 
     def acknowledged(self, ack: Ack) -> None:
-        """``Corrupt`` if it is not the one that comes next."""
+        """``Corrupt`` if it is not the next one."""
         if not self._sent or self._sent[0][0] != ack.number:
             raise _unexpected(f"an acknowledgement of message {ack.number}")
         self._bytes -= self._sent.popleft()[1]
 
 
 class Sending:
-    """The source's side of one offer, after it was answered: makes the messages, in order."""
+    """The source's side of one offer, after the answer: makes the messages in order."""
 
     def __init__(self, offer: Offer, has: Has, number: int) -> None:
-        """``number`` is that of the last message before. ``Corrupt`` if the answer fits no log."""
+        """``number`` is that of the last message before. ``Corrupt`` if no log fits the answer."""
         self._lineage = offer.lineage
         self._previous = has.last
         self._crc = 0
@@ -164,9 +166,9 @@ class Sending:
         self.number = number
         missing = offer.needed - has.indexes
         self.live = missing.limit(offer.checkpoint)
-        """What is to be sent before the state."""
+        """To be sent before the state."""
         self.rest = missing.floor(offer.checkpoint + 1)
-        """And after it."""
+        """To be sent after the state."""
         if (missing and (missing.first or 0) <= has.last) or (self.live and not has.wants_state):
             raise _unexpected(f"an answer that lacks {missing!r} and ends at {has.last}")
         if has.wants_state and not offer.checkpoint:
@@ -174,9 +176,9 @@ class Sending:
         self._checkpoint = offer.checkpoint
 
     def put(self, wanted: IndexSet, entries: Entries) -> Put | None:
-        """Entries that were read. ``None`` if they are not those that come next of the wanted.
+        """The message with entries that were read. ``None`` if they are not the next wanted ones.
 
-        Then some of them died or were overwritten since they were offered.
+        Then some were dropped or overwritten since they were offered.
         """
         expected = wanted.within(range(self._previous + 1, entries.last + 1))
         if entries.indexes != expected or not self._lineage.numbered(entries.heads):
@@ -187,7 +189,7 @@ class Sending:
         return made
 
     def lacks(self, wanted: IndexSet) -> bool:
-        """Whether some of them were not put."""
+        """Whether some of them were not sent."""
         return (wanted.last or 0) > self._previous
 
     def state_part(self, data: bytes) -> StatePart:
@@ -205,9 +207,9 @@ class Sending:
 
 
 class Receiving:
-    """The replica's side of one offer: whether each message is the one that comes next.
+    """The replica's side of one offer: verifies that each message is the next one.
 
-    Whatever is not raises ``Corrupt``, before anything is done about it.
+    Any other raises ``Corrupt`` before it has an effect.
     """
 
     def __init__(self, offer: Offer, agreement: Agreement, number: int) -> None:
@@ -236,7 +238,7 @@ class Receiving:
         return entries
 
     def state_part(self, message: StatePart) -> bool:
-        """Whether it was the last."""
+        """Returns whether it was the last part."""
         self._next(message.number)
         total = self.offer.state_bytes
         end = message.start + len(message.body)
@@ -251,7 +253,7 @@ class Receiving:
             raise _unexpected(f"bytes {message.start} to {end} of a state of {total}")
         if message.crc != self._crc or (end == total and self._crc != self.offer.state_crc):
             raise Corrupt(
-                f"the state is damaged before byte {end}: its checksum is another",
+                f"the state is damaged before byte {end}: its checksum does not match",
                 hint="It was changed on the way, or at the source. Copy again.",
             )
         self._state_taken = end

@@ -1,10 +1,10 @@
-"""What a source and a replica say to each other while a partition is copied.
+"""The messages between source and replica of a copy.
 
     magic ``SLT1`` | description size u32 | CRC-32 of the description u32 | description | body
 
-The description is MessagePack and says in ``type`` what it is. Its own checksum guards it. The body
-is guarded by what is described: each payload by its head, a part of a state by the checksum of the
-state up to there. So nothing is summed twice, and whatever was changed on the way is refused.
+The description is MessagePack, with the kind of message in ``type``, and has a checksum. The body
+is verified by checksums in the description: each payload by its head, a part of a state by the
+checksum of the state up to its end. So all bytes are verified, and none is summed twice.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _WHERE = "a message"
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, tag="offer"):
-    """From the source: what it has. Everything that was said before is void."""
+    """From the source: what it has. Voids all messages before."""
 
     checkpoint: int
     """Its index; 0 if there is none."""
     live: IndexSet
-    """What lives at or below the checkpoint."""
+    """The live entries at or below the checkpoint."""
     last: int
-    """All entries above the checkpoint are there, up to this one."""
+    """The source has all entries above the checkpoint, up to this one."""
     steps: tuple[tuple[int, int], ...]
     """The lineage up to ``last``."""
     state_bytes: int
@@ -62,21 +62,21 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, tag="offer"):
 
     @property
     def needed(self) -> IndexSet:
-        """What a replica must have in the end."""
+        """The entries that a replica must have in the end."""
         return self.live | IndexSet(range(self.checkpoint + 1, self.last + 1))
 
 
 class Has(msgspec.Struct, frozen=True, kw_only=True, tag="has"):
-    """From the replica: what it has, after it has cut off what is not the source's."""
+    """From the replica: what it has, after cutting off what is not the source's."""
 
     indexes: IndexSet
-    """Entries, and all that its own checkpoint contains."""
+    """Its entries, and all that its own checkpoint contains."""
     last: int
-    """Where its log ends: what it is sent follows that."""
+    """The end of its log: the next write follows it."""
     wants_state: bool
     """Whether it needs the checkpoint."""
     cut_after: int | None = None
-    """Above which index it has cut off its own log."""
+    """The index above which it has cut off its own log."""
 
 
 class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=True):
@@ -93,7 +93,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=Tr
         return cls(number=number, previous=previous, heads=entries.heads.tobytes(), body=body)
 
     def entries(self) -> Entries:
-        """``Corrupt`` if these are none."""
+        """``Corrupt`` if they are damaged."""
         if not self.heads or len(self.heads) % HEAD.itemsize:
             raise _damaged("it has no heads of entries")
         heads = np.frombuffer(self.heads, dtype=HEAD)
@@ -123,23 +123,23 @@ class StatePart(msgspec.Struct, frozen=True, kw_only=True, tag="state", omit_def
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
-    """From the source: that was all of what it offered."""
+    """From the source: everything offered was sent."""
 
     number: int
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True, tag="ack"):
-    """From the replica: the entries of the message with this number are durable.
+    """From the replica: a message was handled.
 
-    Of a part of a state: it was taken; of the last one: the checkpoint counts. Of the end: the
-    replica has all that was offered.
+    Of a ``Put``: its entries are durable. Of a part of the state: it was taken; of the last part:
+    the checkpoint counts. Of the ``End``: the replica has everything that was offered.
     """
 
     number: int
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """From either: it gave up, and why."""
+    """From either side: it failed, and why."""
 
     kind: str
     message: str
@@ -150,12 +150,12 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
         return cls(kind=error.kind, message=str(error), hint=error.hint)
 
     def error(self, side: str) -> StratalogError:
-        """For the other side. What is not its business either way is that nothing came."""
-        known = {each.kind: each for each in _TOLD}
+        """As an error at the other side: ``Unavailable`` unless it is one of ``_SHARED``."""
+        known = {each.kind: each for each in _SHARED}
         return known.get(self.kind, Unavailable)(f"{side}: {self.message}", hint=self.hint)
 
 
-_TOLD: tuple[type[StratalogError], ...] = (Conflict, Corrupt, Denied, Full, Invalid, Unknown)
+_SHARED: tuple[type[StratalogError], ...] = (Conflict, Corrupt, Denied, Full, Invalid, Unknown)
 
 Message = Offer | Has | Put | StatePart | End | Ack | Failed
 M = TypeVar("M", bound=Message)
@@ -170,7 +170,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes) -> Message:
-    """``Corrupt`` if it is none, ``Invalid`` if it is one of a newer version of this library."""
+    """``Corrupt`` if it is damaged, ``Invalid`` if a newer version of this library sent it."""
     if len(data) < _FRONT.size or data[:3] != _MAGIC[:3]:
         raise _damaged("it does not begin as one")
     magic, size, crc = _FRONT.unpack_from(data)
@@ -181,7 +181,7 @@ def decode_message(data: bytes) -> Message:
         )
     description, body = data[_FRONT.size : _FRONT.size + size], data[_FRONT.size + size :]
     if crc32(description) != crc or len(description) != size:
-        raise _damaged("its checksum is another")
+        raise _damaged("its checksum does not match")
     try:
         message = _MESSAGES.decode(description)
         if isinstance(message, Offer):
@@ -196,7 +196,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def _check_offer(offer: Offer) -> None:
-    """``Corrupt`` if no log is like that."""
+    """``Corrupt`` if no log fits it."""
     steps = offer.lineage.steps
     if not 0 <= offer.checkpoint <= offer.last <= INDEX_MAX:
         raise Corrupt(f"a checkpoint at {offer.checkpoint} of a log that ends at {offer.last}")

@@ -1,7 +1,7 @@
-"""Ways for the messages of a copy from one side to the other.
+"""Transports for the messages of a copy.
 
-A transport carries whole messages, in order. Anything that can do that will do: two queues in one
-process, a TCP connection, or a channel that a node has already.
+A transport delivers whole messages in order: over two queues in one process, over a TCP connection,
+or over a channel that a node has already.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _SIZE_BYTES = 4
 
 
 class Transport(Protocol):
-    """One end of a connection. Errors are ``Unavailable``, when the other end is gone."""
+    """One end of a connection. ``Unavailable`` when the other end is gone."""
 
     async def send(self, message: bytes) -> None:
-        """Hand it over. May wait until there is room."""
+        """Send a message. May wait until there is room."""
 
     async def receive(self) -> bytes:
-        """The next message of the other side."""
+        """The next message from the other side."""
 
 
 class MemoryTransport:
-    """One end of a connection within a process. Make both with ``pair``."""
+    """One end of a connection within a process. ``pair`` makes both ends."""
 
     def __init__(
         self, outgoing: asyncio.Queue[bytes | None], incoming: asyncio.Queue[bytes | None]
@@ -54,13 +54,13 @@ class MemoryTransport:
         return message
 
     def close(self) -> None:
-        """Both ends find it closed, after what was sent before."""
+        """Both ends find it closed, after the messages that were sent before."""
         self._is_closed = True
         self._outgoing.put_nowait(None)
 
 
 class StreamTransport:
-    """Over a stream of asyncio, such as a TCP connection: the size (u32), then the message."""
+    """Over an asyncio stream, such as a TCP connection: the size (u32), then the message."""
 
     def __init__(
         self,

@@ -1,13 +1,24 @@
-"""What makes things durable: the WAL for entries, the journal for everything else."""
+"""Durability: the WAL for entries, the journal for everything else."""
 
-from stratalog.segments.write_ahead.journal import Journal, Replayed, replay_journal, replay_more
+from stratalog.segments.write_ahead.back_pressure import BackPressure
+from stratalog.segments.write_ahead.flush_queue import FlushQueue
+from stratalog.segments.write_ahead.journal import (
+    Journal,
+    Replayed,
+    must_exist,
+    replay_journal,
+    replay_more,
+)
 from stratalog.segments.write_ahead.wal import Wal, Write
 
 __all__ = [
+    "BackPressure",
+    "FlushQueue",
     "Journal",
     "Replayed",
     "Wal",
     "Write",
+    "must_exist",
     "replay_journal",
     "replay_more",
 ]

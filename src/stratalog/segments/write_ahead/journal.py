@@ -1,15 +1,18 @@
-"""The journal: the positive commit point of everything but entries.
+"""The journal: the commit point of everything but entries.
 
-A file is there if the journal names it. What it does not name is deleted at opening; what it names
-and is not there is corruption. Each edit (``layout``) is one frame, synced before it counts.
+A file counts if the journal names it. Opening a disk deletes files that it does not name; a file
+that it names and that is missing is corruption. Each edit (``layout``) is one frame, synced before
+it is applied.
 
 Persisted: keep stable. The head's kind is ``JRN1``, its ``number`` the file's, its ``first`` the
 number of its first record, which is ``Whole``. Records are numbered over all journals of a disk.
 
-A journal that has grown is rewritten to the next one. At opening the one whose *last* record has
-the highest number counts. So a new one that could not be finished, or not be made to stay, does no
-harm while the old one goes on; and if nobody knows whether a record became durable, a new journal
-that leaves it out, with a higher number, settles it.
+A journal that has grown is rewritten to a new file. At opening, the journal whose *last* record has
+the highest number counts. It follows:
+
+1. A new journal that could not be finished, or whose name was lost, does no harm: the old one goes
+   on with higher numbers.
+2. A record in doubt is settled by a new journal that leaves it out and has a higher number.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stratalog.errors import Closed, Corrupt, StratalogError, Unknown
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD_BYTES,
     Edit,
@@ -38,10 +41,10 @@ from stratalog.segments.format import (
 )
 from stratalog.segments.io import (
     File,
-    FileSystem,
     ReadableFiles,
     Tasks,
     in_sync_thread,
+    opened,
     read_file,
     typed,
 )
@@ -54,7 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a journal says."""
+    """The content of a journal."""
 
     layout: Layout
     path: str
@@ -65,22 +68,18 @@ class Replayed:
 
 
 class Journal:
-    """The open journal of a disk. Edits are committed one after another.
+    """The open journal of a disk. It commits one edit after another.
 
-    ``commit`` takes a function from the layout to an edit, so that it is made from the layout as
-    it is when its turn comes; the layout changes when the edit is durable.
+    ``commit`` takes a function from the layout to an edit and calls it when its turn comes. The
+    layout changes when the edit is durable.
     """
 
-    def __init__(
-        self, files: FileSystem, runtime: Runtime, disk: bytes, found: Replayed | None
-    ) -> None:
+    def __init__(self, context: DiskContext, found: Replayed | None) -> None:
         self.layout = found.layout if found else Layout()
-        """What counts now: what the records say, without what the WAL has overwritten since."""
+        """The current state: what the records say, minus what the WAL has overwritten since."""
         self.recorded = self.layout
-        """What the records say, and a replay of the WAL begins with."""
-        self._files = files
-        self._runtime = runtime
-        self._disk = disk
+        """What the records say. A replay of the WAL begins with it."""
+        self._context = context
         self._file: File | None = None
         self._path = found.path if found else ""
         self._file_number = found.file_number if found else 0
@@ -93,16 +92,15 @@ class Journal:
         self._is_closed = False
         self._amendments: list[Callable[[Layout], Layout]] = []
         self._unnamed: list[str] = []
-        """Files that a failed edit may have named: they go when a journal says that it did not."""
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
+        """New files of failed edits. They are removed when a new journal excludes the edits."""
 
     @property
     def path(self) -> str:
-        """Of the file that is written to."""
+        """Of the current file."""
         return self._path
 
     async def begin(self) -> None:
-        """Start a journal of our own, so that nothing is ever added to a torn end."""
+        """Start a new journal, so that nothing is appended to a torn end."""
         async with self._turn:
             await self._renew()
 
@@ -113,14 +111,14 @@ class Journal:
         creates: Sequence[str] = (),
         then: Callable[[Edit], None] | None = None,
     ) -> Edit | None:
-        """Make an edit durable, then apply it, and in the same breath do ``then``.
+        """Make an edit durable, apply it and call ``then``, with nothing in between.
 
-        ``creates`` are new files that it names. Files that no record names any more are removed.
+        ``creates`` are the new files that the edit names. Files that are no longer named are
+        removed. A cancelled caller does not stop it.
 
-        Raises a typed error if it did not happen, and ``Unknown`` if nobody knows. Then its files
-        are removed: at once, or as soon as it is sure that no record names them. It goes on to its
-        end if the caller gives up. ``Closed`` after ``close``: the directory may belong to another
-        process by then.
+        If the edit did not happen, a typed error is raised and its new files are removed. If that
+        is in doubt, ``Unknown`` is raised and they are removed when it is settled. ``Closed`` after
+        ``close``, when the directory may belong to another process.
         """
         if self._is_closed:
             raise Closed("the disk was closed")
@@ -152,7 +150,7 @@ class Journal:
                 self.layout = change(self.layout)
             if then is not None:
                 then(edit)
-            self.on_removable(no_longer_named(before, self.recorded))
+            self._context.remove_files(no_longer_named(before, self.recorded))
             if self._position > max(REWRITE_BYTES_MIN, 2 * self._base):
                 with contextlib.suppress(StratalogError):
                     await self._renew()
@@ -160,40 +158,45 @@ class Journal:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a record may be there that nobody counts on. Nothing may be built on that."""
+        """Whether the last record may or may not be durable. Nothing may rest on that."""
         return self._file is None and not self._is_closed
 
     async def settle(self) -> None:
-        """Let a new journal say that a record which is in doubt did not happen."""
+        """If a record is in doubt, begin a new journal that excludes it."""
         async with self._turn:
             if self.is_in_doubt:
                 await self._renew()
 
     def amend(self, change: Callable[[Layout], Layout]) -> None:
-        """Change the layout by what a durable batch of the WAL says: replay comes to the same.
+        """Apply to the layout what a durable batch of the WAL overwrites.
 
-        No record says so before that batch is in segments: what came before it in the WAL must
-        find what it followed when it is replayed.
+        ``change`` must be idempotent: if an edit is being written, it is applied again afterwards,
+        to the files that the edit names.
 
-        What it does to files that an edit is just about to name is made up for afterwards, so doing
-        it twice must be the same as doing it once.
+        No record is written for it before the batch is in segments. Until then a replay must find
+        the entries that earlier batches of the WAL follow.
         """
         self.layout = change(self.layout)
         self._amendments.append(change)
 
+    def remove_unnamed(self, created: Sequence[str]) -> None:
+        """Remove those of some new files that the last record does not name."""
+        named = self.recorded.paths
+        self._context.remove_files([path for path in created if path not in named])
+
     async def close(self) -> None:
-        """Wait for the records that were begun; no other is taken."""
+        """Refuse further edits, and wait for those that were begun."""
         self._is_closed = True
         await self._tasks.end()
-        self._let_go()
+        self._close_file()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
     async def _append(self, edit: Edit) -> None:
-        """Write and sync one record. If that fails, a new journal says that it did not happen."""
+        """Write and sync one record. If that fails, a new journal excludes it."""
         file, position = self._file, self._position
         assert file is not None
         number = self._last_record + 1
@@ -204,67 +207,56 @@ class Journal:
             file.write_at(position, data)
             file.sync()
 
-        # Whatever comes of it, this number is spent: a later journal begins above it.
+        # Used up even if it fails: a later journal begins above it.
         self._last_record = number
         try:
             await in_sync_thread(write)
         except OSError as error:
             failure = typed(error, "writing to the journal", self._path)
-            self._let_go()
+            self._close_file()
             try:
                 await self._renew()
             except StratalogError:
                 raise Unknown(
-                    f"{failure}: the record may be there, or not",
-                    hint="Look at the disk. The next change settles it, or opening it again.",
+                    f"{failure}: the record may or may not be durable",
+                    hint="Check the disk. The next change settles it, or opening it again.",
                     path=failure.path,
                 ) from error
             raise failure from error
         self._position += len(data)
 
     async def _renew(self) -> None:
-        """Begin the next journal with everything in one record, and let the old one go."""
+        """Begin the next journal with the whole layout in one record, and remove the old one."""
         number, record = self._file_number + 1, self._last_record + 1
-        nonce = bytes.fromhex(self._runtime.new_id(16))
+        nonce = bytes.fromhex(self._context.new_nonce())
         path = journal_path(number, nonce.hex())
-        # Not the layout: what the WAL has cut off may be followed there by what it still has.
+        # Not ``layout``: batches of the WAL may follow entries that later batches overwrite.
         descriptor = encode_edit(Whole(self.recorded))
-        head = Head(KIND, self._disk, nonce, number, record).to_bytes()
+        head = Head(KIND, self._context.disk, nonce, number, record).to_bytes()
         data = frame_head(nonce, record, descriptor, 0) + descriptor
 
-        def write() -> File:
-            file = self._files.create(path)
-            try:
-                # One after the other, so that a file without a head has nothing else either.
-                file.write_at(0, head)
-                file.sync()
-                file.write_at(HEAD_BYTES, data)
-                file.sync()
-                self._files.sync_folder("journal")
-            except OSError:
-                file.close()
-                raise
-            return file
+        def write(file: File) -> None:
+            # Two syncs: a file whose head was lost has no record either.
+            file.write_at(0, head)
+            file.sync()
+            file.write_at(HEAD_BYTES, data)
+            file.sync()
 
         self._file_number, self._last_record = number, record
-        # There is no way back to the old one: the new one may count already, whatever fails.
-        self._let_go()
-        try:
-            file = await in_sync_thread(write)
-        except OSError as error:
-            self.on_removable([path])
-            raise typed(error, "beginning a journal", path) from error
+        # From here on the old journal must not be used: the new one may count, whatever fails.
+        self._close_file()
+        file = await self._context.begin_file(path, write, "beginning a journal")
         old, self._path = self._path, path
         self._file, self._nonce = file, nonce
         self._position = self._base = HEAD_BYTES + len(data)
         if old:
-            self.on_removable([old])
+            self._context.remove_files([old])
         self._give_up_unnamed()
 
     def _give_up_unnamed(self) -> None:
         unnamed, self._unnamed = self._unnamed, []
         if unnamed:
-            self.on_removable(unnamed)
+            self._context.remove_files(unnamed)
 
 
 def journal_path(number: int, nonce: str) -> str:
@@ -272,10 +264,10 @@ def journal_path(number: int, nonce: str) -> str:
 
 
 def replay_journal(files: ReadableFiles, disk: bytes) -> Replayed | None:
-    """What the journal with the highest record says; ``None`` if there is none yet.
+    """The journal with the highest record; ``None`` if there is none yet.
 
-    A journal whose first record is not whole was never used. ``Corrupt`` if a record in the middle
-    of one is damaged.
+    A journal whose first record is incomplete was never used. ``Corrupt`` if a record in the
+    middle is damaged.
     """
     newest: Replayed | None = None
     for name in files.list("journal"):
@@ -283,6 +275,17 @@ def replay_journal(files: ReadableFiles, disk: bytes) -> Replayed | None:
         if found is not None and (newest is None or found.last_record >= newest.last_record):
             newest = found
     return newest
+
+
+def must_exist(replayed: Replayed | None) -> Replayed:
+    """``Corrupt`` if no journal was found."""
+    if replayed is None:
+        raise Corrupt(
+            "the data directory has no journal",
+            hint="Put it back. Without it nobody knows which files count.",
+            path="journal",
+        )
+    return replayed
 
 
 def _replay_one(files: ReadableFiles, disk: bytes, path: str) -> Replayed | None:
@@ -303,14 +306,11 @@ def _replay_one(files: ReadableFiles, disk: bytes, path: str) -> Replayed | None
 
 
 def replay_more(files: ReadableFiles, replayed: Replayed) -> Replayed:
-    """What the same journal says now, if records were added: for those who look on."""
+    """The same journal with the records that were added since: for an inspection."""
     path, start = replayed.path, replayed.end - HEAD_BYTES
-    file = files.open(path)
-    try:
+    with opened(files, path) as file:
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path)
         data = bytes(HEAD_BYTES) + file.read_at(replayed.end, file.size() - replayed.end)
-    finally:
-        file.close()
     layout, last, end = replayed.layout, replayed.last_record, replayed.end
     rest = replace(head, first=last + 1)
     for frame in frames(data, rest, path, _has_no_body):

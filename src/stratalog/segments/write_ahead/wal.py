@@ -1,13 +1,13 @@
 """The write-ahead log of a node: one file, one batch, one sync for all partitions.
 
-What arrives while a batch is being synced is the next batch. A thread goes from batch to batch as
-long as there is something to write, so that the next one is on its way when the event loop gets to
-tell the writers of the last one.
+This is group commit: writes that arrive during the sync of one batch form the next batch. A thread
+writes batch after batch while there is something to write, so it does not wait for the event loop
+to acknowledge the batch before.
 
-**If a write fails**, its batch did not happen: it has no end. **If a sync fails**, the kernel may
-have dropped the pages and a second sync would report success: the file is given up, and the batch
-is written again to a new one. Only if that fails too, nobody knows: ``Unknown``. After any failure
-the file is closed for good, and the next one says from which batch on it counts.
+**If a write fails**, its batch did not happen, because it has no end. **If a sync fails**, the
+kernel may have dropped the pages, and a second sync would report success: the batch is written
+again to a new file. If that fails too, the result is ``Unknown``. After any failure the file is
+closed for good, and the head of the next one says which batch it begins with.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from stratalog.errors import Full, NotHappened, StratalogError, Unknown
+from stratalog.errors import NotHappened, StratalogError, Unknown
 from stratalog.indexset import IndexSet
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD_BYTES,
     WAL_KIND,
@@ -31,20 +31,26 @@ from stratalog.segments.format import (
     batch_parts,
     wal_path,
 )
-from stratalog.segments.io import File, FileSystem, NotWritten, in_sync_thread, typed
-from stratalog.segments.options import DiskOptions
-from stratalog.segments.stats import Meters
+from stratalog.segments.io import File, NotWritten, in_sync_thread, typed
+from stratalog.segments.write_ahead.back_pressure import BackPressure
+from stratalog.segments.write_ahead.flush_queue import FlushQueue
 from stratalog.segments.write_ahead.journal import Journal
 
 
 @dataclass(eq=False, slots=True)
 class Write:
-    """A section on its way to the disk, and who waits for it."""
+    """A section on its way to the disk, and the future of its writer."""
 
     section: Section
     bytes: int
     answer: asyncio.Future[IndexSet]
     acknowledges: IndexSet
+
+    def refuse(self, error: StratalogError) -> None:
+        """Raise an error at its writer."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # the caller may be cancelled: retrieve it
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +64,7 @@ class _OpenWal:
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """Why the thread came back: the queue is empty, the file is full, or a batch failed."""
+    """Why the thread returned: the queue is empty, the file is full, or a batch failed."""
 
     failed: list[Write] = field(default_factory=list)
     error: OSError | None = None
@@ -66,83 +72,44 @@ class _Stopped:
 
 
 class Wal:
-    """Takes writes in order and makes them durable in batches."""
+    """Makes writes durable in batches, in their order."""
 
     def __init__(
         self,
-        files: FileSystem,
-        runtime: Runtime,
-        disk: bytes,
+        context: DiskContext,
         journal: Journal,
-        options: DiskOptions,
-        meters: Meters,
+        flush_queue: FlushQueue,
+        *,
+        on_durable: Callable[[int, list[Write]], None],
+        on_failed: Callable[[list[Write]], None],
     ) -> None:
-        self._files = files
-        self._runtime = runtime
-        self._disk = disk
+        """``on_durable`` gets the number of the WAL file and the writes of a batch, ``on_failed``
+        the writes that failed. Both run in the event loop, before the writers get their results.
+        """
+        self._context = context
+        self._options = context.options
+        self._meters = context.meters
         self._journal = journal
-        self._options = options
+        self._flush_queue = flush_queue
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self.back_pressure = BackPressure(context.options, flush_queue)
         self.next_batch = 1
-        self._meters = meters
         self._current: _OpenWal | None = None
         self._batch: list[Write] = []
         """What the thread is writing."""
         self._is_in_doubt = False
-        """The last batch of the last file may be there, and nobody counts on it."""
+        """The last batch of the last file may be durable, but its writers were told ``Unknown``."""
         self._queue: deque[Write] = deque()
-        self._queued_bytes = 0
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._granted = 0
-        self._is_closed = False
-        self.is_blocked: Callable[[], bool] = lambda: False
-        """Whether too many closed files wait for their flush."""
-        self.why_blocked: Callable[[], StratalogError | None] = lambda: None
-        """What stands against the flush."""
-        self.on_durable: Callable[[int, list[Write]], None] = lambda _wal, _writes: None
-        self.on_failed: Callable[[list[Write]], None] = lambda _: None
-        self.on_closed: Callable[[WalFile, int], None] = lambda _wal, _next_batch: None
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
 
     # For writers
 
-    async def room(self, size: int) -> None:
-        """Wait until so many bytes may be queued, in the order of asking. ``Full`` if it lasts."""
-        if not self._waiting and not self._granted and self._has_room():
-            self._queued_bytes += size
-            return
-        if self.is_blocked() and (why := self.why_blocked()) is not None:
-            raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        self._grant()
-        try:
-            async with asyncio.timeout(self._options.timeout_s):
-                await asyncio.shield(turn)
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self.give_back(size)
-            turn.cancel()
-            if isinstance(error, TimeoutError):
-                raise Full(
-                    f"there was no room for a write within {self._options.timeout_s} s",
-                    hint="The disk is slower than its writers, or full. Slow down, free some space,"
-                    " or set queue_bytes_max, wal_files_max or timeout_s.",
-                ) from None
-            raise
-        finally:
-            self._granted -= turn.done() and not turn.cancelled()
-
-    def give_back(self, size: int) -> None:
-        """Room that was granted and is not used."""
-        self._queued_bytes -= size
-        self._grant()
-
     def put(self, write: Write) -> None:
-        """Queue a write for which there is room."""
+        """Queue a write for which ``back_pressure`` has made room."""
         self._queue.append(write)
         self._idle.clear()
         self._wake.set()
@@ -167,16 +134,16 @@ class Wal:
                 self._idle.set()
 
     async def settle(self) -> None:
-        """See to it that a batch of which nobody knows whether it is there does not count.
+        """If a batch is in doubt, begin the next file, whose head says that it does not count.
 
-        The next file says that it does not. Nothing may be built on what it would take away.
+        A record must not rest on entries that such a batch would overwrite.
         """
         async with self._writing:
             if self._is_in_doubt and self._current is None:
                 await self._open_next()
 
     def _give_up(self, error: Exception) -> None:
-        """A defect: nobody is left waiting."""
+        """After a defect: fail all writes, so that no writer waits for ever."""
         batch, self._batch = self._batch, []
         unknown = Unknown(
             f"the WAL has stopped: {error!r}",
@@ -187,14 +154,13 @@ class Wal:
         self._idle.set()
 
     async def end_file(self) -> None:
-        """Close the file, so that it is flushed; the next write begins another."""
+        """Close the file, so that it is flushed. The next write begins another."""
         async with self._writing:
             self._close_current()
 
     def close(self) -> None:
-        """Nothing is written any more. Those who wait for room need not wait to learn it."""
-        self._is_closed = True
-        self._grant()
+        """Writes that wait for room are let in, and find the disk closed."""
+        self.back_pressure.close()
         if self._current is not None:
             self._current.file.close()
             self._current = None
@@ -216,7 +182,7 @@ class Wal:
                 self._close_current()
 
     def _write_batches(self) -> _Stopped:
-        """In a thread: batch after batch, until the queue is empty or the file is full."""
+        """In a thread: write batches until the queue is empty or the file is full."""
         current, loop = self._current, self._loop
         assert current is not None
         while self._queue and not self._is_full(current) and not self._journal.is_in_doubt:
@@ -240,13 +206,11 @@ class Wal:
             stopped = _Stopped(writes, failed.error)
         except OSError as error:
             stopped = _Stopped(writes, error, may_be_there=True)
-        if stopped is not None:
-            self._meters.sync.add(self._loop.time() - began, size, failed=True)
-            return stopped
-        current.position += size
-        self.next_batch += 1
-        self._meters.sync.add(self._loop.time() - began, size)
-        return None
+        else:
+            current.position += size
+            self.next_batch += 1
+        self._meters.sync.add(self._loop.time() - began, size, failed=stopped is not None)
+        return stopped
 
     def _next_batch_of_queue(self) -> list[Write]:
         writes = [self._queue.popleft()]
@@ -257,7 +221,7 @@ class Wal:
         return writes
 
     async def _recover(self, stopped: _Stopped) -> None:
-        """Give up the file. What may be in it is written again to a new one."""
+        """Close the file. A batch that may be in it is written again to a new one."""
         assert stopped.error is not None
         error: StratalogError = typed(stopped.error, "writing to the WAL", self._path)
         self._close_current()
@@ -267,8 +231,8 @@ class Wal:
                 return
         if self._is_in_doubt:
             error = Unknown(
-                f"{error}: the entries may be in the file, or not",
-                hint="Look at the disk. After the node was opened again, see which entries it has.",
+                f"{error}: the entries may or may not be in the file",
+                hint="Check the disk. Open the node again and see which entries it has.",
                 path=error.path,
             )
         self._fail(stopped.failed, error)
@@ -288,27 +252,27 @@ class Wal:
         return True
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
-        """In the event loop: tell everybody whose entries are on the disk."""
-        self.on_durable(wal, writes)
+        """In the event loop: acknowledge the writes of a batch."""
+        self._on_durable(wal, writes)
         self._meters.entries += sum(len(write.section.entries) for write in writes)
         for write in writes:
             if not write.answer.done():
                 write.answer.set_result(write.acknowledges)
-        self.give_back(sum(write.bytes for write in writes))
+        self.back_pressure.give_back(sum(write.bytes for write in writes))
 
     def _fail(self, writes: list[Write], error: StratalogError) -> None:
-        """They did not happen, or nobody knows. What was to follow them did not happen either."""
+        """Refuse writes that failed or are in doubt, and the queued writes that follow them."""
         if not writes:
             return
         failed = {write.section.partition for write in writes}
         followers = [write for write in self._queue if write.section.partition in failed]
         self._queue = deque(write for write in self._queue if write.section.partition not in failed)
-        self.on_failed([*writes, *followers])
+        self._on_failed([*writes, *followers])
         for write in writes:
-            _refuse(write, error.copy())
+            write.refuse(error.copy())
         for write in followers:
-            _refuse(write, _before_it_failed(error))
-        self.give_back(sum(write.bytes for write in [*writes, *followers]))
+            write.refuse(_before_it_failed(error))
+        self.back_pressure.give_back(sum(write.bytes for write in [*writes, *followers]))
 
     def _take_everything(self) -> list[Write]:
         writes = list(self._queue)
@@ -318,29 +282,18 @@ class Wal:
     # Files
 
     async def _open_next(self) -> None:
-        """A new file: first it is durable, then the journal names it, then it is used."""
+        """Begin a new file. It is durable before the journal names it, and named before its use."""
         number = self._journal.layout.next_wal
-        nonce = bytes.fromhex(self._runtime.new_id(16))
+        nonce = bytes.fromhex(self._context.new_nonce())
         path = wal_path(number, nonce.hex())
-        head = Head(WAL_KIND, self._disk, nonce, number, self.next_batch)
+        head = Head(WAL_KIND, self._context.disk, nonce, number, self.next_batch)
 
-        def create() -> File:
-            file = self._files.create(path)
-            try:
-                file.write_at(0, head.to_bytes())
-                file.allocate(self._options.wal_file_bytes)
-                file.sync()
-                self._files.sync_folder("wal")
-            except OSError:
-                file.close()
-                raise
-            return file
+        def write(file: File) -> None:
+            file.write_at(0, head.to_bytes())
+            file.allocate(self._options.wal_file_bytes)
+            file.sync()
 
-        try:
-            file = await in_sync_thread(create)
-        except OSError as error:
-            self.on_removable([path])
-            raise typed(error, "beginning a WAL file", path) from error
+        file = await self._context.begin_file(path, write, "beginning a WAL file")
         try:
             wal = WalFile(number, path)
             await self._journal.commit(lambda _: Opened(wal), creates=[path])
@@ -355,7 +308,7 @@ class Wal:
             return
         closed, self._current = self._current, None
         closed.file.close()
-        self.on_closed(WalFile(closed.number, closed.path), self.next_batch)
+        self._flush_queue.put(WalFile(closed.number, closed.path), self.next_batch)
 
     def _is_full(self, current: _OpenWal) -> bool:
         return current.position >= self._options.wal_file_bytes
@@ -364,38 +317,13 @@ class Wal:
     def _path(self) -> str | None:
         return self._current.path if self._current else None
 
-    # Room
-
-    def _has_room(self) -> bool:
-        has_room = self._queued_bytes < self._options.queue_bytes_max and not self.is_blocked()
-        return has_room or self._is_closed
-
-    def _grant(self) -> None:
-        """Let those in who wait, as far as there is room."""
-        while self._waiting and self._has_room():
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self._queued_bytes += size
-                self._granted += 1
-                turn.set_result(None)
-
-    def unblocked(self) -> None:
-        """A closed file has been flushed."""
-        self._grant()
-
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
         return self._meters.loop
 
 
-def _refuse(write: Write, error: StratalogError) -> None:
-    if not write.answer.done():
-        write.answer.set_exception(error)
-        write.answer.exception()  # the caller may have given up
-
-
 def _before_it_failed(error: StratalogError) -> StratalogError:
-    """For a write whose predecessor failed: it was never sent, so it did not happen."""
+    """The error of a write whose predecessor failed: it was never sent, so it did not happen."""
     if isinstance(error, Unknown):
         return NotHappened(f"the write before it failed: {error}", path=error.path)
     return error.copy()

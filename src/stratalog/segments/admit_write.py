@@ -1,13 +1,13 @@
-"""Which writes a partition takes: the rules of its tail. All of this is pure.
+"""Admission: which writes a partition accepts, by the rules of its tail. Pure.
 
-| previous index | epoch | |
+| previous index | epoch | result |
 |---|---|---|
-| is the tail | at least the tail's | taken |
-| is below the tail, and in the log | above the tail's | taken: what lies above it is overwritten |
-| is below the tail | not above it | `Conflict`, unless it repeats what is there |
-| is unknown | | refused once, then dropped until a write fits |
+| is the tail | at least the tail's | accepted |
+| is below the tail, and in the log | above the tail's | accepted; overwrites what lies above it |
+| is below the tail | not above the tail's | `Conflict`, unless it repeats what is there |
+| is unknown | any | `Conflict` once, then `NotHappened` until a write fits |
 
-So contiguous and sparse writes are the same thing: in a sparse one the previous index is the one
+Contiguous and sparse writes follow the same rules: in a sparse write, the previous index is the one
 before it in the sequence.
 """
 
@@ -21,17 +21,17 @@ from stratalog.segments.format import Entries, Lineage, steps_of
 
 @dataclass(slots=True)
 class Tail:
-    """Where a partition's log ends, counting what is on its way to the disk."""
+    """The end of a partition's log, including writes in flight."""
 
     index: int = 0
     epoch: int = 0
     has_refused: bool = False
-    """A write was refused because of a gap, and none has fitted since."""
+    """A write was refused because of a gap, and none has been accepted since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is to be written, after which index, and whether that cuts something off."""
+    """Entries to be written after ``previous``, and whether that overwrites others."""
 
     previous: int
     entries: Entries
@@ -39,7 +39,7 @@ class Admitted:
 
 
 def check_write(previous: int, entries: Entries, payload_bytes_max: int) -> None:
-    """``Invalid`` if no log could take it."""
+    """``Invalid`` if no log could accept it."""
     if not len(entries):
         raise Invalid("a write has at least one entry")
     if previous < 0 or entries.first <= previous:
@@ -50,7 +50,7 @@ def check_write(previous: int, entries: Entries, payload_bytes_max: int) -> None
     if entries.payload_bytes > payload_bytes_max:
         raise Invalid(
             f"a write of {entries.payload_bytes} bytes is larger than {payload_bytes_max}",
-            hint="Divide it, or set write_bytes_max.",
+            hint="Split it, or raise write_bytes_max.",
             expected=payload_bytes_max,
             actual=entries.payload_bytes,
         )
@@ -59,9 +59,9 @@ def check_write(previous: int, entries: Entries, payload_bytes_max: int) -> None
 def without_checkpointed(
     previous: int, entries: Entries, checkpoint: int, lineage: Lineage
 ) -> tuple[int, Entries]:
-    """Without what lies at or below a checkpoint: it is dead, or lives and is here already.
+    """The write without entries that the checkpoint covers: they are dead, or here already.
 
-    ``Conflict`` if it was numbered under other epochs than what the checkpoint was made from.
+    ``Conflict`` if the checkpoint was made from other epochs: these are two histories.
     """
     if previous >= checkpoint or entries.first > checkpoint:
         return previous, entries
@@ -80,7 +80,7 @@ def without_checkpointed(
 def admit(
     tail: Tail, previous: int, entries: Entries, checkpoint: int, *, is_known: bool
 ) -> Admitted:
-    """What becomes of a write. ``is_known`` says whether the previous index is in the log."""
+    """Admit a write and move the tail. ``is_known``: the previous index is in the log."""
     if previous == tail.index:
         if entries.first_epoch < tail.epoch:
             raise _older_epoch(tail, entries)
@@ -90,14 +90,14 @@ def admit(
     elif entries.first_epoch <= tail.epoch:
         raise Conflict(
             f"there are entries above {previous} already, up to {tail.index} in epoch {tail.epoch}",
-            hint="Go on after the log's last index, or overwrite under a newer epoch.",
+            hint="Continue after the log's last index, or overwrite under a newer epoch.",
             expected=tail.index,
             actual=previous,
         )
     elif previous < checkpoint:
         raise Conflict(
             f"entries up to {checkpoint} are part of a checkpoint and cannot be overwritten",
-            hint="Go on after the checkpoint.",
+            hint="Continue after the checkpoint.",
             expected=checkpoint,
             actual=previous,
         )
@@ -109,15 +109,12 @@ def admit(
 
 def _unknown(tail: Tail, previous: int) -> NotHappened:
     if tail.has_refused:
-        return NotHappened(
-            f"dropped: the log ends at {tail.index}, and what follows {previous} does not fit",
-            hint=f"A gap was reported before. Send again what comes after {tail.index}.",
-            expected=tail.index,
-            actual=previous,
-        )
+        kind, message = NotHappened, f"dropped after a gap: what follows {previous} does not fit"
+    else:
+        kind, message = Conflict, f"a gap: the log does not have {previous}"
     tail.has_refused = True
-    return Conflict(
-        f"a gap: the log ends at {tail.index}, and does not have {previous}",
+    return kind(
+        f"{message}, and ends at {tail.index}",
         hint=f"Send again what comes after {tail.index}.",
         expected=tail.index,
         actual=previous,

@@ -1,10 +1,10 @@
-"""Which segments go and which are rewritten: decisions of compaction, all of them pure.
+"""Which segments compaction drops and which it rewrites. Pure.
 
-**Minor**: a segment goes if nothing of it is needed: no entry lives, and none lies above the
-checkpoint. The newest one of a partition stays.
+**Minor**: a segment is dropped if none of its entries is needed: none lives, and none lies above
+the checkpoint. The newest segment of a partition stays.
 
-**Major**: neighbours of which little lives become one, as long as what lives of them fits into one
-file. Dense ones are left alone, and so is one that is alone and larger than a file may be.
+**Major**: neighbours of which little lives are merged, as long as their live entries fit into one
+file. Dense segments are left alone, and so is one whose live entries alone exceed a file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from stratalog.segments.format import SegmentFile
 
 
 def needed(live: IndexSet, checkpoint: int) -> IndexSet:
-    """What must be kept: what lives, and everything above the checkpoint."""
+    """The entries that must be kept: the live ones, and all above the checkpoint."""
     return live.limit(checkpoint) | IndexSet(range(checkpoint + 1, INDEX_MAX + 1))
 
 
 def dead_segments(
     files: Sequence[SegmentFile], live: IndexSet, checkpoint: int
 ) -> list[SegmentFile]:
-    """Those of which nothing is needed, never the newest.
+    """The segments of which nothing is needed, never the newest.
 
-    By the range of each first, all at once: most are either far above or contain something that
-    lives. Only those that have gaps and an overlap are looked at one by one.
+    Vectorised by the range of each: most lie above the checkpoint or contain a live entry. Only
+    segments with gaps in an overlapping range are compared one by one.
     """
     candidates = files[:-1]
     if not candidates:
@@ -47,7 +47,7 @@ def dead_segments(
 
 
 def overlaps(live: IndexSet, firsts: Indexes, lasts: Indexes) -> Mask:
-    """For each range whether anything in it lives."""
+    """For each range whether it contains a live index."""
     bounds = live.bounds
     entered = np.searchsorted(bounds, firsts, side="right")
     left = np.searchsorted(bounds, lasts, side="right")
@@ -57,7 +57,7 @@ def overlaps(live: IndexSet, firsts: Indexes, lasts: Indexes) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How much of a segment lives."""
+    """The live part of a segment."""
 
     file: SegmentFile
     live_entries: int
@@ -78,8 +78,8 @@ def rewrites(
 ) -> list[list[SegmentFile]]:
     """Groups of neighbours, each to become one file. The newest segment must not be among them.
 
-    One that has little alive is rewritten alone if no neighbour fits. What alone exceeds a limit
-    is left, dense or not: it would not fit into a file.
+    A segment of which little lives is rewritten alone if no neighbour fits. One whose live entries
+    alone exceed a limit is left.
     """
     groups: list[list[SegmentFile]] = []
     group: list[SegmentFile] = []

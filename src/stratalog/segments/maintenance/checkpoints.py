@@ -1,19 +1,19 @@
 """Taking a checkpoint, and installing one that came from another replica.
 
-The state is written to a file, synced, and named by one record of the journal, which also drops
-the segments that it leaves without anything alive: minor compaction. Before the record the old
-checkpoint counts, after it the new one, with nothing in between.
+The state is written to a file and synced. Then one record of the journal names the file and drops
+the segments in which nothing lives any more: minor compaction. Before the record the old checkpoint
+counts, after it the new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TypeVar
 
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.indexset import IndexSet
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     Checkpoint,
     Checkpointed,
@@ -27,62 +27,57 @@ from stratalog.segments.format import (
     live_path,
     read_state,
 )
-from stratalog.segments.io import Buffer, File, FileSystem, HeldFile, Tasks, typed, write_file
-from stratalog.segments.partition import Partition
-from stratalog.segments.stats import Meters
-from stratalog.segments.upkeep.choose_segments import dead_segments
-from stratalog.segments.write_ahead import Journal
-
-T = TypeVar("T")
-
-
-async def _nothing() -> None:
-    pass
+from stratalog.segments.io import Buffer, File, FileSystem, HeldFile, Tasks, write_file
+from stratalog.segments.maintenance.choose_segments import dead_segments
+from stratalog.segments.maintenance.compactor import Compactor
+from stratalog.segments.read import DurableLog
+from stratalog.segments.write_ahead import Journal, Wal
 
 
 class Checkpoints:
     """Writes, installs and reads checkpoints."""
 
     def __init__(
-        self,
-        files: FileSystem,
-        runtime: Runtime,
-        disk: bytes,
-        journal: Journal,
-        meters: Meters,
+        self, context: DiskContext, journal: Journal, wal: Wal, compactor: Compactor
     ) -> None:
-        self.files = files
-        self._runtime = runtime
-        self._disk = disk
+        self.context = context
         self._journal = journal
-        self._meters = meters
+        self._wal = wal
+        self._compactor = compactor
         self._tasks = Tasks()
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
-        self.on_minor: Callable[[Partition], None] = lambda _: None
-        self.before_record: Callable[[], Awaitable[None]] = _nothing
-        """Settles what a record must not be built on."""
 
-    async def take(self, partition: Partition, index: int, state: Buffer, live: IndexSet) -> None:
-        """A checkpoint of the partition's own log. It goes on if the caller gives up."""
-        await self._tasks.run(self._take(partition, index, state, live))
+    async def take(
+        self,
+        partition: DurableLog,
+        index: int,
+        state: Buffer,
+        live: IndexSet,
+        keeping: AbstractContextManager[None],
+    ) -> None:
+        """A checkpoint of the partition's own log. A cancelled caller does not stop it.
 
-    async def _take(self, partition: Partition, index: int, state: Buffer, live: IndexSet) -> None:
-        if index > partition.last or index < 1:
-            raise Invalid(
-                f"a checkpoint at {index} of a log that ends at {partition.last}",
-                hint="A checkpoint contains what is durable.",
-                expected=partition.last,
-                actual=index,
-            )
-        lineage = partition.lineage.up_to(index)
-        made = checkpoint_of(self._disk, partition.number, index, live, lineage, state)
-        with partition.keeping(index):
-            await self.install(partition, made, [state])
+        While ``keeping`` is entered, nothing at or below ``index`` may be cut off.
+        """
+
+        async def take() -> None:
+            if index > partition.last or index < 1:
+                raise Invalid(
+                    f"a checkpoint at {index} of a log that ends at {partition.last}",
+                    hint="A checkpoint contains what is durable.",
+                    expected=partition.last,
+                    actual=index,
+                )
+            lineage = partition.lineage.up_to(index)
+            made = checkpoint_of(self.context.disk, partition.number, index, live, lineage, state)
+            with keeping:
+                await self.install(partition, made, [state])
+
+        await self._tasks.run(take())
 
     async def install(
-        self, partition: Partition, made: Checkpoint, state: Sequence[Buffer]
+        self, partition: DurableLog, made: Checkpoint, state: Sequence[Buffer]
     ) -> None:
-        """A checkpoint, of the partition's own or received. What it says to live must be here."""
+        """Write a checkpoint and make it current. All live entries that it names must be here."""
         self._check(partition, made)
         incoming = self.incoming(partition, made)
         try:
@@ -92,22 +87,26 @@ class Checkpoints:
         finally:
             incoming.discard()
 
-    def incoming(self, partition: Partition, made: Checkpoint) -> IncomingCheckpoint:
+    def incoming(self, partition: DurableLog, made: Checkpoint) -> IncomingCheckpoint:
         """A checkpoint whose state comes in parts."""
-        nonce = self._runtime.new_id(16)
+        nonce = self.context.new_nonce()
         path = checkpoint_path(partition.number, made.index, nonce)
-        front = checkpoint_front(self._disk, bytes.fromhex(nonce), partition.number, made)
+        front = checkpoint_front(self.context.disk, bytes.fromhex(nonce), partition.number, made)
         return IncomingCheckpoint(self, partition, replace(made, state_at=len(front)), path, front)
 
-    async def commit(self, partition: Partition, made: Checkpoint, path: str, size: int) -> bool:
-        """Make a checkpoint that is durable the current one. False if the partition is gone."""
+    async def settle_wal(self) -> None:
+        """A checkpoint must not rest on entries that a batch in doubt would overwrite."""
+        await self._wal.settle()
+
+    async def commit(self, partition: DurableLog, made: Checkpoint, path: str, size: int) -> bool:
+        """Make a durable checkpoint the current one. False if the partition was removed."""
         number = partition.number
 
         def record(layout: Layout) -> Edit | None:
             if number not in layout.partitions:
                 return None
             self._check(partition, made)
-            current = layout.partition(number)
+            current = layout.partitions[number]
             dead = dead_segments(current.files, made.live, made.index)
             return Checkpointed(
                 number, CheckpointFile(path, size, made.index), tuple(file.path for file in dead)
@@ -115,20 +114,20 @@ class Checkpoints:
 
         def applied(_: Edit) -> None:
             partition.has_checkpoint(made)
-            self._meters.minor += 1
-            self.on_minor(partition)
+            self.context.meters.minor += 1
+            self._compactor.after_minor(partition)
 
         creates = [path, live_path(path)]
         return await self._journal.commit(record, creates=creates, then=applied) is not None
 
-    async def hold(self, partition: Partition) -> HeldState | None:
-        """The current checkpoint with its state, which stays readable when a newer one comes."""
+    async def hold(self, partition: DurableLog) -> HeldState | None:
+        """The current checkpoint with its state. It stays readable when a newer one replaces it."""
         while True:
             checkpoint = partition.checkpoint_info
             named = self._current(partition)
             if checkpoint is None or named is None:
                 return None
-            held = HeldState(self.files, named.path, checkpoint)
+            held = HeldState(self.context.files, named.path, checkpoint)
             try:
                 await held.open()
             except NotFound:
@@ -141,7 +140,7 @@ class Checkpoints:
                 raise
             return held
 
-    async def state_of(self, partition: Partition) -> bytes | None:
+    async def state_of(self, partition: DurableLog) -> bytes | None:
         held = await self.hold(partition)
         if held is None:
             return None
@@ -150,18 +149,18 @@ class Checkpoints:
         finally:
             held.close()
 
-    def _current(self, partition: Partition) -> CheckpointFile | None:
+    def _current(self, partition: DurableLog) -> CheckpointFile | None:
         layout = self._journal.layout.partitions.get(partition.number)
         if layout is None:
             raise NotFound(f"partition {partition.name!r} was removed")
         return layout.checkpoint
 
     async def close(self) -> None:
-        """Wait for those that were begun."""
+        """Wait for the checkpoints that are being taken."""
         await self._tasks.end()
 
-    def _check(self, partition: Partition, made: Checkpoint) -> None:
-        """What lives at a later checkpoint lived at the one before it, or lies above it."""
+    def _check(self, partition: DurableLog, made: Checkpoint) -> None:
+        """A live entry lived at the checkpoint before, or lies above it."""
         if made.index < partition.checkpoint_index:
             raise Conflict(
                 f"{partition.name!r} has a later checkpoint, at {partition.checkpoint_index}",
@@ -186,15 +185,15 @@ class Checkpoints:
 
 
 class IncomingCheckpoint:
-    """A checkpoint that is being written: a file that no record names until it is whole.
+    """A checkpoint that is being written. No record names its file until it is complete.
 
-    A crash leaves a file that opening removes. ``discard`` it whatever comes of it.
+    Call ``discard`` in any case. After a crash, opening removes the file.
     """
 
     def __init__(
         self,
         checkpoints: Checkpoints,
-        partition: Partition,
+        partition: DurableLog,
         made: Checkpoint,
         path: str,
         front: bytes,
@@ -206,7 +205,9 @@ class IncomingCheckpoint:
         self._front = front
         self._size = 0
         self._crc = 0
-        self._file = HeldFile(lambda: checkpoints.files.create(path))
+        self._context = checkpoints.context
+        files = self._context.files
+        self._file = HeldFile(lambda: files.create(path), "writing a checkpoint", path)
         self._is_handed_on = False
 
     async def write(self, part: Buffer) -> None:
@@ -219,71 +220,59 @@ class IncomingCheckpoint:
         def write(file: File) -> None:
             file.write_at(at, *data)
 
-        await self._run(write)
+        await self._file.run(write)
 
     async def commit(self) -> None:
-        """It is whole: now it counts. ``Corrupt`` if it is not the state that was announced."""
+        """Make it current. ``Corrupt`` if the state is not the announced one."""
         made, path = self._made, self._path
         if self._size != made.state_at + made.state_bytes or self._crc != made.state_crc:
             raise Corrupt(
                 f"a state of {self._size - made.state_at} bytes is not the one that was announced",
-                hint="It was changed on its way. Nothing was kept of it: send it again.",
+                hint="It was changed on its way. Nothing of it was kept: send it again.",
                 path=path,
                 expected=made.state_bytes,
                 actual=self._size - made.state_at,
             )
-        files = self._checkpoints.files
+        files = self._context.files
 
         def sync(file: File) -> None:
             file.sync()
             write_file(files, live_path(path), [made.live.to_bytes()])
             files.sync_folder("ckpt")
 
-        await self._run(sync)
-        await self._checkpoints.before_record()
-        self._is_handed_on = True  # from here on the journal knows whether the files are needed
+        await self._file.run(sync)
+        await self._checkpoints.settle_wal()
+        self._is_handed_on = True  # from here on the journal decides whether the files stay
         if not await self._checkpoints.commit(self._partition, made, path, self._size):
-            self._checkpoints.on_removable([path, live_path(path)])
+            self._context.remove_files([path, live_path(path)])
             raise NotFound(f"partition {self._partition.name!r} was removed meanwhile")
 
     def discard(self) -> None:
-        """Let it go: the file too, unless it counts."""
+        """Close the file, and remove it unless it was committed."""
         paths = [] if self._is_handed_on else [self._path, live_path(self._path)]
-        self._file.close(lambda: self._checkpoints.on_removable(paths))
-
-    async def _run(self, work: Callable[[File], None]) -> None:
-        try:
-            await self._file.run(work)
-        except OSError as error:
-            raise typed(error, "writing a checkpoint", self._path) from error
+        self._file.close(lambda: self._context.remove_files(paths))
 
 
 class HeldState:
-    """The state of a checkpoint, kept open."""
+    """The state of a checkpoint, in an open file."""
 
     def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self._path = path
-        self._file = HeldFile(lambda: files.open(path))
+        self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
 
     async def open(self) -> None:
-        """``NotFound`` if a newer one has come and it is gone."""
-        await self._run(lambda _: None)
+        """``NotFound`` if a newer checkpoint has replaced it and the file is gone."""
+        await self._file.run(lambda _: None)
 
     async def part(self, start: int, size: int) -> bytes:
-        """Some bytes of it, not verified."""
+        """Some bytes of the state, not verified."""
         at = self.checkpoint.state_at + start
-        return await self._run(lambda file: file.read_at(at, size))
+        return await self._file.run(lambda file: file.read_at(at, size))
 
     async def whole(self) -> bytes:
-        """All of it, verified."""
-        return await self._run(lambda file: read_state(file, self.checkpoint, self._path))
+        """The whole state, verified."""
+        return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
 
     def close(self) -> None:
         self._file.close()
-
-    async def _run(self, work: Callable[[File], T]) -> T:
-        try:
-            return await self._file.run(work)
-        except OSError as error:
-            raise typed(error, "reading a checkpoint", self._path) from error

@@ -1,4 +1,4 @@
-"""Blocking file work, on threads, so that the event loop goes on; and work that finishes."""
+"""Threads for blocking file calls, and tasks that finish although their caller was cancelled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from stratalog.runtime import thread_pool
-from stratalog.segments.io.files import File
+from stratalog.segments.io.files import File, typed_errors
 
 T = TypeVar("T")
 
@@ -16,19 +16,19 @@ SYNC_THREADS_MAX = 16
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run it on one of the process's threads for disks."""
+    """Run a blocking call on one of the process's threads for disks."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(thread_pool("disk", DISK_THREADS_MAX), work)
 
 
 async def in_sync_thread(work: Callable[[], T]) -> T:
-    """For the WAL and the journal: everybody waits for them, so they do not wait for readers."""
+    """As ``in_thread``, for the WAL and the journal: they must not queue behind readers."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(thread_pool("disk-sync", SYNC_THREADS_MAX), work)
 
 
 class Tasks:
-    """Work that goes on to its end although its caller gives up waiting for it."""
+    """Tasks that run to their end, also after the caller that waits for one is cancelled."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -43,7 +43,7 @@ class Tasks:
         return await asyncio.shield(self.start(work))
 
     async def end(self) -> None:
-        """Wait for all of it."""
+        """Wait for all of them."""
         while self._running:
             await asyncio.wait(self._running)
 
@@ -54,14 +54,17 @@ class Tasks:
 
 
 class HeldFile:
-    """A file that is opened in a thread when it is first used, and then kept open.
+    """A file that is opened in a thread on first use and then kept open.
 
-    One thing is done with it at a time. If the caller gives up waiting, the thread goes on; so
-    ``close`` waits for it, since the number of a closed file may be that of another one.
+    One call at a time. The thread of a cancelled call goes on, so ``close`` waits for it: the
+    descriptor of a closed file may be reused for another one.
     """
 
-    def __init__(self, open_: Callable[[], File]) -> None:
+    def __init__(self, open_: Callable[[], File], doing: str, path: str) -> None:
+        """``doing`` describes the operation in errors."""
         self._open = open_
+        self._doing = doing
+        self._path = path
         self._file: File | None = None
         self._tasks = Tasks()
         self._working: asyncio.Task[Any] | None = None
@@ -74,10 +77,11 @@ class HeldFile:
 
         task = self._tasks.start(in_thread(do))
         self._working = task
-        return await asyncio.shield(task)
+        with typed_errors(self._doing, self._path):
+            return await asyncio.shield(task)
 
     def close(self, then: Callable[[], None] = lambda: None) -> None:
-        """Close it as soon as nothing is done with it, and then do something else."""
+        """Close the file when its current call has ended, then call ``then``."""
 
         def close(_: object = None) -> None:
             file, self._file = self._file, None

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from segments.power import Stage, flushing_fails
+from segments.power import Scenario, flushing_fails
 from segments.witness import Witness
 from stratalog.indexset import IndexSet
 from stratalog.segments import Entry
@@ -175,29 +175,31 @@ async def much_to_recover(witness: Witness) -> None:
     await witness.append("a", payloads("a", 9, 2), 2)
 
 
-STAGES = [
-    Stage(birth, is_opened_before=False),
-    Stage(writing_with_roll_over, two_partitions),
-    Stage(sparse_writing, two_partitions),
-    Stage(flush, several_segments, is_opened_before=False),
-    Stage(overwriting, several_segments),
-    Stage(cutting_off, several_segments),
-    Stage(checkpoint_without_live, several_segments),
-    Stage(checkpoint_with_live, several_segments),
-    Stage(major, half_dead),
-    Stage(major_while_much_happens, half_dead),
-    Stage(removal_while_it_works, half_dead),
-    Stage(journal_rewriting, two_partitions),
-    Stage(recovery, much_to_recover, is_opened_before=False),
+SCENARIOS = [
+    Scenario(birth, is_opened_before=False),
+    Scenario(writing_with_roll_over, two_partitions),
+    Scenario(sparse_writing, two_partitions),
+    Scenario(flush, several_segments, is_opened_before=False),
+    Scenario(overwriting, several_segments),
+    Scenario(cutting_off, several_segments),
+    Scenario(checkpoint_without_live, several_segments),
+    Scenario(checkpoint_with_live, several_segments),
+    Scenario(major, half_dead),
+    Scenario(major_while_much_happens, half_dead),
+    Scenario(removal_while_it_works, half_dead),
+    Scenario(journal_rewriting, two_partitions),
+    Scenario(recovery, much_to_recover, is_opened_before=False),
 ]
 
 
-WRITING = [stage for stage in STAGES if stage.step in (writing_with_roll_over, overwriting)]
+WRITING = [
+    scenario for scenario in SCENARIOS if scenario.step in (writing_with_roll_over, overwriting)
+]
 
 
 @contextmanager
-def patched(stage: Stage) -> Iterator[None]:
-    """With the limits that a stage needs."""
-    small = stage.step is journal_rewriting
+def patched(scenario: Scenario) -> Iterator[None]:
+    """With the limits that a scenario needs."""
+    small = scenario.step is journal_rewriting
     with patch.object(journal, "REWRITE_BYTES_MIN", 1 if small else journal.REWRITE_BYTES_MIN):
         yield

@@ -1,9 +1,12 @@
 """Reading entries of a partition: from its segment files, then from its memtables.
 
-A reader makes a plan, which is the files and tables of one moment, and follows it. If a file of the
-plan was replaced by compaction, it makes a new plan for what is left. If entries were overwritten
-meanwhile, it does so too; but if that concerns entries which it has given out already, it stops:
-what a caller gets never mixes two histories.
+A reader follows a plan: the files and memtables of one moment. It makes a new plan for the rest
+
+1. if compaction has replaced a file of the plan, or
+2. if entries that it has not yielded yet were overwritten.
+
+If entries that it has yielded were overwritten, it raises ``Conflict``: a caller never gets a mix
+of two histories.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from stratalog.segments.format import Entries, PartitionLayout, SegmentFile
 from stratalog.segments.io import Tasks, typed
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.read.open_segments import SegmentReaders
+from stratalog.segments.read.open_segments import OpenSegments
 from stratalog.segments.read.read_ahead import ReadAhead
 
 Plan = tuple[PartitionLayout, Sequence[Memtable]]
 
 
 class Watch:
-    """Tells a reader above which index the log was cut off since it last looked."""
+    """Notes above which index the log was cut off since the reader made its plan."""
 
     __slots__ = ("_cut_after",)
 
@@ -35,7 +38,7 @@ class Watch:
     def note(self, after: int) -> None:
         self._cut_after = after if self._cut_after is None else min(self._cut_after, after)
 
-    def look_away(self) -> None:
+    def reset(self) -> None:
         self._cut_after = None
 
     def cut_after(self) -> int | None:
@@ -44,7 +47,7 @@ class Watch:
 
 
 class Readable(Protocol):
-    """What a reader needs of a partition."""
+    """What the reader needs of a partition."""
 
     number: int
     name: str
@@ -56,7 +59,7 @@ class Readable(Protocol):
 
 
 class Gone(Exception):
-    """A file was removed after the plan was made: there is a newer one that replaces it."""
+    """A file was removed after the plan was made, so a newer plan replaces it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -66,24 +69,24 @@ class Gone(Exception):
 class Reader:
     """Reads partitions of one disk."""
 
-    def __init__(self, readers: SegmentReaders, options: DiskOptions) -> None:
+    def __init__(self, readers: OpenSegments, options: DiskOptions) -> None:
         self._readers = readers
         self._options = options
         self._tasks = Tasks()
 
     async def close(self) -> None:
-        """Wait for the threads that still read."""
+        """Wait for threads that are still reading."""
         await self._tasks.end()
 
     async def read(self, log: Readable, wanted: IndexSet) -> AsyncGenerator[Entries]:
-        """The entries that are wanted and here, ascending."""
+        """The wanted entries that are here, ascending."""
         watch = Watch()
         log.watches.add(watch)
         try:
             given_out = 0
             while True:
                 log.must_be_there()
-                watch.look_away()
+                watch.reset()
                 plan = log.plan()
                 left = wanted.floor(given_out + 1)
                 left = left & indexes_near(plan, left)
@@ -101,7 +104,7 @@ class Reader:
                 if (after := watch.cut_after()) is not None and after < given_out:
                     raise Conflict(
                         f"{log.name!r} was overwritten above {after} while it was read",
-                        hint="Throw away what you have from there on, and read it again.",
+                        hint="Discard what was read from there on, and read it again.",
                         expected=given_out,
                         actual=after,
                     )
@@ -111,7 +114,7 @@ class Reader:
     async def _follow(
         self, partition: int, plan: Plan, wanted: IndexSet
     ) -> AsyncGenerator[Entries]:
-        """``Gone`` if a file was removed meanwhile."""
+        """Read by a plan. ``Gone`` if a file was removed meanwhile."""
         layout, tables = plan
         if wanted.first is None or wanted.last is None:
             return
@@ -128,7 +131,7 @@ class Reader:
     async def _from_file(
         self, partition: int, file: SegmentFile, wanted: IndexSet
     ) -> AsyncGenerator[Entries]:
-        """Chunk by chunk, the next ones being read while the caller is busy with this one."""
+        """Chunk by chunk, with read-ahead."""
         ahead = ReadAhead(self._chunks(partition, file, wanted), self._tasks)
         try:
             while (entries := await ahead.next()) is not None:
@@ -138,10 +141,10 @@ class Reader:
         except OSError as error:
             raise typed(error, "reading a segment", file.path) from error
         finally:
-            ahead.give_up()  # the thread may still read, and nobody may close under it
+            ahead.give_up()  # the thread may still be reading
 
     def _chunks(self, partition: int, file: SegmentFile, wanted: IndexSet) -> Generator[Entries]:
-        """In threads, one after another. The file stays open from the first to the last."""
+        """In threads. The file stays open from the first chunk to the last."""
         with self._readers.using(partition, file.path) as (opened, index):
             index.must_have(wanted)
             for places in index.chunks(wanted, self._options.read_bytes):
@@ -149,9 +152,9 @@ class Reader:
 
 
 def indexes_near(plan: Plan, wanted: IndexSet) -> IndexSet:
-    """Of the entries of a plan, between the first and the last that is wanted.
+    """The indexes of a plan between the first and the last that are wanted.
 
-    A set of millions is cut by bisection first, so that reading one entry stays cheap.
+    Large sets are narrowed by bisection first, so that reading one entry stays cheap.
     """
     if wanted.first is None or wanted.last is None:
         return EMPTY

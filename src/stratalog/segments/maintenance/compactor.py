@@ -1,12 +1,12 @@
-"""Major compaction: neighbours of which little lives become one segment.
+"""Major compaction: neighbours of which little lives are merged into one segment.
 
-The new file is written beside the old ones, with the checksum of every entry verified and taken
-over, synced, and put in their place by one record of the journal. Until that is durable the old
-ones count. If segments came, went or lost entries meanwhile, the record is made from the list as
-it is then (``PartitionLayout.replaced``).
+The new file is written beside the old ones. The checksum of every entry is verified and copied.
+Then the file is synced, and one record of the journal puts it in their place. Until the record is
+durable the old files count. If segments came, went or lost entries meanwhile, the record is made
+from the layout as it is then (``PartitionLayout.replaced``).
 
-It never runs twice at once for a partition; a request meanwhile is dropped. If the checkpoint has
-moved meanwhile, a minor one follows.
+A partition has at most one run; a request during it is dropped. If the checkpoint moves during a
+run, a minor compaction follows.
 """
 
 from __future__ import annotations
@@ -15,95 +15,83 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
 
 from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.runtime import Runtime
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import Edit, Entries, Layout, Replaced, Scratch, SegmentFile
-from stratalog.segments.io import FileSystem, Tasks, in_thread, typed
-from stratalog.segments.options import DiskOptions
-from stratalog.segments.partition import Partition
-from stratalog.segments.read import SegmentReaders
-from stratalog.segments.stats import Meters
-from stratalog.segments.upkeep.choose_segments import Share, dead_segments, needed, rewrites
-from stratalog.segments.upkeep.write_segment import SegmentName, write_segment
+from stratalog.segments.io import Tasks, in_thread, typed
+from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
+from stratalog.segments.maintenance.write_segment import SegmentName, write_segment
+from stratalog.segments.read import DurableLog, OpenSegments
 from stratalog.segments.write_ahead import Journal
 
 REWRITES_MAX = 4
-"""How many files of a partition are written at a time."""
+"""Files that are being written at a time, per partition."""
 COPIES_MAX = 2
-"""Of so many the entries are being copied; the others are being synced and recorded."""
+"""Of these, files whose entries are being copied; the others are being synced and recorded."""
 
 log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Runs major compactions, on request and after so many minor ones. One at a time."""
+    """Runs major compactions, one at a time: on request, and after so many minor ones."""
 
-    def __init__(
-        self,
-        files: FileSystem,
-        runtime: Runtime,
-        disk: bytes,
-        journal: Journal,
-        readers: SegmentReaders,
-        options: DiskOptions,
-        meters: Meters,
-    ) -> None:
-        self._files = files
-        self._runtime = runtime
-        self._disk = disk
+    def __init__(self, context: DiskContext, journal: Journal, open_segments: OpenSegments) -> None:
+        self._context = context
         self._journal = journal
-        self._readers = readers
-        self._options = options
-        self._meters = meters
+        self._open_segments = open_segments
         self._turn = asyncio.Lock()
         self._copying = threading.Semaphore(COPIES_MAX)
         self._tasks = Tasks()
-        self.on_removable: Callable[[Sequence[str]], None] = lambda _: None
+        self._running: set[int] = set()
+        """The numbers of partitions that are being compacted, or wait for their turn."""
+        self._minors: Counter[int] = Counter()
+        """How many minor compactions each partition had since its last major one."""
 
-    def after_minor(self, partition: Partition) -> None:
-        """Count a minor one, and start a major one if it is time."""
-        partition.minors_since_major += 1
-        after = self._options.major_after_minors
-        if after is not None and partition.minors_since_major >= after:
+    def after_minor(self, partition: DurableLog) -> None:
+        """Count a minor compaction, and start a major one if it is due."""
+        self._minors[partition.number] += 1
+        after = self._context.options.major_after_minors
+        if after is not None and self._minors[partition.number] >= after:
             self._tasks.start(self._in_background(partition))
 
-    async def major(self, partition: Partition) -> bool:
-        """Rewrite what is mostly dead. False if a run was going on, which is enough."""
-        if partition.is_compacting:
+    async def major(self, partition: DurableLog) -> bool:
+        """Rewrite segments of which little lives. False if a run was already going on."""
+        if partition.number in self._running:
             return False
         return await self._tasks.run(self._major(partition))
 
     async def close(self) -> None:
         await self._tasks.end()
 
-    async def _in_background(self, partition: Partition) -> None:
+    async def _in_background(self, partition: DurableLog) -> None:
         try:
             await self._major(partition)
         except StratalogError as error:
             log.warning("compaction of %r failed: %s", partition.name, error)
 
-    async def _major(self, partition: Partition) -> bool:
-        if partition.is_compacting:
+    async def _major(self, partition: DurableLog) -> bool:
+        if partition.number in self._running:
             return False
-        partition.is_compacting = True
-        partition.minors_since_major = 0
+        self._running.add(partition.number)
+        self._minors.pop(partition.number, None)
         try:
             async with self._turn:
-                began = self._meters.loop.time()
+                began = self._context.meters.loop.time()
                 before = partition.checkpoint_index
                 written = await self._rewrite_all(partition)
-                self._meters.major.add(self._meters.loop.time() - began, written)
+                self._context.meters.major.add(self._context.meters.loop.time() - began, written)
                 if partition.checkpoint_index != before:
                     await self.minor(partition)
         finally:
-            partition.is_compacting = False
+            self._running.discard(partition.number)
         return True
 
-    async def minor(self, partition: Partition) -> None:
-        """Drop the segments of which nothing is needed."""
+    async def minor(self, partition: DurableLog) -> None:
+        """Drop segments of which nothing is needed."""
 
         def record(layout: Layout) -> Edit | None:
             current = layout.partitions.get(partition.number)
@@ -116,9 +104,9 @@ class Compactor:
 
         committed = await self._journal.commit(record)
         if isinstance(committed, Replaced):
-            self._meters.minor += 1
+            self._context.meters.minor += 1
 
-    async def _rewrite_all(self, partition: Partition) -> int:
+    async def _rewrite_all(self, partition: DurableLog) -> int:
         layout = self._journal.layout.partitions.get(partition.number)
         if layout is None:
             return 0
@@ -128,10 +116,10 @@ class Compactor:
                 lambda: self._shares(partition.number, layout.files[:-1], keep)
             )
         except FileNotFoundError:
-            return 0  # a checkpoint removed it meanwhile, and will be followed by another run
+            return 0  # a checkpoint dropped a segment meanwhile; a later run takes the rest
         except OSError as error:
             raise typed(error, "reading segments") from error
-        options = self._options
+        options = self._context.options
         groups = rewrites(
             shares,
             share_min=options.live_share_min,
@@ -151,33 +139,31 @@ class Compactor:
         return sum(each for each in done if isinstance(each, int))
 
     def _shares(self, partition: int, files: Sequence[SegmentFile], keep: IndexSet) -> list[Share]:
-        """In a thread: how much of each lives. The index of one that wholly lives is not read."""
+        """In a thread: the live part of each. A segment that wholly lives is not opened."""
         shares = []
         for file in files:
             alive = _alive(file, keep)
             if len(alive) == file.entries:
                 shares.append(Share(file, len(alive), file.size, file.size))
                 continue
-            with self._readers.using(partition, file.path) as (_, index):
+            with self._open_segments.using(partition, file.path) as (_, index):
                 shares.append(Share(file, len(alive), index.bytes_of(alive), index.stored_bytes))
         return shares
 
     async def _rewrite(
-        self, partition: Partition, group: Sequence[SegmentFile], keep: IndexSet
+        self, partition: DurableLog, group: Sequence[SegmentFile], keep: IndexSet
     ) -> int:
-        nonce = self._runtime.new_id(16)
+        nonce = self._context.new_nonce()
         name = SegmentName(partition.number, group[0].lowest, group[-1].highest, nonce)
         path = name.path
         try:
             by = await in_thread(lambda: self._write(group, keep, name))
-        except FileNotFoundError:
-            self.on_removable([path])
-            return 0
-        except OSError as error:
-            self.on_removable([path])
-            raise typed(error, "writing a compacted segment", path) from error
-        except StratalogError:
-            self.on_removable([path])
+        except (OSError, StratalogError) as error:
+            self._context.remove_files([path])
+            if isinstance(error, FileNotFoundError):
+                return 0  # a source was dropped meanwhile
+            if isinstance(error, OSError):
+                raise typed(error, "writing a compacted segment", path) from error
             raise
         sources = tuple(file.path for file in group)
         creates = [path] if by else []
@@ -189,38 +175,37 @@ class Compactor:
             return Replaced(partition.number, present, by) if present else None
 
         await self._journal.commit(record, creates=creates)
-        named = self._journal.recorded.paths
-        self.on_removable([each for each in creates if each not in named])
+        self._journal.remove_unnamed(creates)
         return by.size if by else 0
 
     def _write(
         self, group: Sequence[SegmentFile], keep: IndexSet, name: SegmentName
     ) -> SegmentFile | None:
-        """In a thread: one file with what is needed of several, which may be nothing."""
+        """In a thread: a file with the needed entries of several; ``None`` if there are none."""
         alive = [(file, _alive(file, keep)) for file in group]
-        if not any(needed for _, needed in alive):
+        if not any(wanted for _, wanted in alive):
             return None
         with contextlib.closing(self._needed(name.partition, alive)) as chunks:
-            written = write_segment(self._files, self._disk, name, group[0].previous, chunks)
-        self._files.sync_folder("seg")
+            written = write_segment(self._context, name, group[0].previous, chunks)
+        self._context.files.sync_folder("seg")
         return written
 
     def _needed(
         self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]
     ) -> Generator[Entries]:
-        """Some at a time, all through one small buffer: so they are still in the processor's
-        cache when they are verified, and when they are written."""
+        """In chunks, through one small buffer: they stay in the processor's cache until they are
+        written."""
         with self._copying:
-            scratch = Scratch(self._options.read_bytes)
+            scratch = Scratch(self._context.options.read_bytes)
             for file, wanted in alive:
-                with self._readers.using(partition, file.path) as (opened, index):
+                with self._open_segments.using(partition, file.path) as (opened, index):
                     index.must_have(wanted)
-                    for places in index.chunks(wanted, self._options.read_bytes):
+                    for places in index.chunks(wanted, self._context.options.read_bytes):
                         yield index.entries_at(opened, places, scratch)
 
 
 def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:
-    """What is needed of a file. What is needed of others is cut off by bisection first."""
+    """The needed entries of a file. ``keep`` is first narrowed by bisection."""
     first, last = file.indexes.first, file.indexes.last
     if first is None or last is None:
         return EMPTY

@@ -1,4 +1,4 @@
-"""Writing a segment file, and what the journal is to know of it."""
+"""Writing a segment file, and describing it for the journal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stratalog.indexset import IndexSet
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     SEGMENT_KIND,
     Entries,
@@ -16,12 +17,12 @@ from stratalog.segments.format import (
     SegmentFile,
     steps_of,
 )
-from stratalog.segments.io import FileSystem, write_pieces
+from stratalog.segments.io import write_pieces
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """Whose it is, from which WAL files its entries came, and a number that no other one has."""
+    """The partition, the range of WAL files that the entries came from, and a unique nonce."""
 
     partition: int
     lowest: int
@@ -34,16 +35,15 @@ class SegmentName:
 
 
 def write_segment(
-    files: FileSystem, disk: bytes, name: SegmentName, previous: int, chunks: Iterable[Entries]
+    context: DiskContext, name: SegmentName, previous: int, chunks: Iterable[Entries]
 ) -> SegmentFile:
-    """In a thread: a new file, synced, with entries that follow an index. Its name is not synced.
+    """In a thread: a new synced file with entries that follow ``previous``. Sync the folder next.
 
-    A chunk is written before the next one is asked for.
+    Each chunk is written before the next one is requested.
     """
-    content = SegmentContent(
-        Head(SEGMENT_KIND, disk, bytes.fromhex(name.nonce), name.partition), chunks
-    )
-    size = write_pieces(files, name.path, content.pieces())
+    head = Head(SEGMENT_KIND, context.disk, bytes.fromhex(name.nonce), name.partition)
+    content = SegmentContent(head, chunks)
+    size = write_pieces(context.files, name.path, content.pieces())
     return SegmentFile(
         path=name.path,
         size=size,

@@ -1,8 +1,10 @@
-"""A data directory as it was at one moment, without a lock, also beside the node that runs on it.
+"""A snapshot of a data directory, read-only and without a lock, also beside a running node.
 
-The journal says which files there are, and those that may go soon are opened at once: a file that
-is open stays readable when its name is gone. If one is gone already, the journal has moved on, and
-is read again; if it has not, the file is missing. Nothing is created and nothing is changed.
+The journal names the files. Files that may be removed soon are opened at once, since an open file
+stays readable when its name is gone. If a file has already gone, there are two cases:
+
+1. The journal has moved on. It is read again.
+2. It has not. The file is missing.
 """
 
 from __future__ import annotations
@@ -16,26 +18,29 @@ from typing import TypeVar
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.segments.format import (
+    DISK,
+    FOLDERS,
+    SUFFIXES,
     Checkpoint,
+    Identity,
     Layout,
-    PartitionLayout,
     live_path,
     read_checkpoint,
+    read_identity,
 )
-from stratalog.segments.io import File, LocalFiles, ReadableFiles
-from stratalog.segments.opening import DISK, FOLDERS, SUFFIXES, Identity, read_identity
-from stratalog.segments.write_ahead import Replayed, replay_journal, replay_more
+from stratalog.segments.io import File, LocalFiles, ReadableFiles, opened
+from stratalog.segments.write_ahead import Replayed, must_exist, replay_journal, replay_more
 
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 50
-LOOKS_AT_DAMAGE = 3
-"""What looks damaged may have been read while it was written. It is believed after so many."""
+READS_OF_DAMAGE = 3
+"""A file may be read while it is written, so damage is reported only after this many reads."""
 FILES_HELD_MAX = 256
 
 
 class _Borrowed:
-    """An open file that stays open: closing it is left to its holder."""
+    """An open file whose ``close`` is left to its holder."""
 
     def __init__(self, file: File) -> None:
         self.write_at, self.write_durably = file.write_at, file.write_durably
@@ -50,14 +55,14 @@ class _Borrowed:
 
 
 class HeldFiles:
-    """A data directory, some of whose files are held open: those that may go soon."""
+    """A data directory that holds some files open: those that may be removed soon."""
 
     def __init__(self, files: ReadableFiles) -> None:
         self._files = files
         self._held: dict[str, File] = {}
 
     def hold_only(self, paths: Sequence[str]) -> set[str]:
-        """Open those that are not open yet, let go of all others; gives what is not there."""
+        """Hold exactly these files open. Returns those that do not exist."""
         for path in self._held.keys() - set(paths):
             self._held.pop(path).close()
         missing = set()
@@ -75,7 +80,7 @@ class HeldFiles:
 
     @property
     def paths(self) -> set[str]:
-        """Of the files that are held."""
+        """The held files."""
         return set(self._held)
 
     def exists(self, path: str) -> bool:
@@ -90,18 +95,18 @@ class HeldFiles:
 
 
 @dataclass(frozen=True)
-class Glimpse:
-    """What the journal said at one moment, with what could be read of it."""
+class DiskSnapshot:
+    """The journal at one moment, and the checkpoints that it names."""
 
     files: HeldFiles
     identity: Identity
     journal: Replayed
     checkpoints: dict[int, Checkpoint | Corrupt]
-    """By the number of their partition; or why it cannot be read."""
+    """By number of the partition; ``Corrupt`` says why one is unreadable."""
     missing: frozenset[str]
-    """Files that are named and not there."""
+    """Named files that do not exist."""
     leftovers: tuple[str, ...]
-    """Files that nobody names: the next opening removes them, unless they are just being made."""
+    """Files that are not named. The next opening removes them, unless a node is making them now."""
 
     @property
     def disk(self) -> bytes:
@@ -112,7 +117,7 @@ class Glimpse:
         return self.journal.layout
 
     def is_still_named(self, path: str) -> bool:
-        """Whether a file that is gone should be there."""
+        """Whether the current journal names a file."""
         for _ in range(ATTEMPTS_MAX):
             with contextlib.suppress(FileNotFoundError):
                 replayed = replay_journal(self.files, self.disk)
@@ -120,11 +125,11 @@ class Glimpse:
         return False
 
 
-def glimpse(path: str | os.PathLike[str]) -> Glimpse:
-    """``NotFound`` if it is no data directory. ``Corrupt`` if its journal cannot be read."""
+def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
+    """``NotFound`` if it is not a data directory, ``Corrupt`` if its journal is unreadable."""
     files = local_files(path)
 
-    def look() -> Glimpse | None:
+    def look() -> DiskSnapshot | None:
         held = HeldFiles(files)
         try:
             found = _look(held, path)
@@ -135,13 +140,13 @@ def glimpse(path: str | os.PathLike[str]) -> Glimpse:
             held.close()
         return found
 
-    return until_still(look, path)
+    return retry_while_changing(look, path)
 
 
-def until_still(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T:
-    """Look again while files go away under the look, or seem damaged since they are written to.
+def retry_while_changing(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T:
+    """Retry while files vanish, or seem damaged because a node is writing them.
 
-    Damage is believed when it is there each time. ``Unavailable`` if there is no end to it.
+    Raises ``Corrupt`` when damage was found each time, and ``Unavailable`` after many attempts.
     """
     looks = 0
     for _ in range(ATTEMPTS_MAX):
@@ -151,14 +156,14 @@ def until_still(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T
             continue
         except Corrupt:
             looks += 1
-            if looks == LOOKS_AT_DAMAGE:
+            if looks == READS_OF_DAMAGE:
                 raise
             continue
         if found is not None:
             return found
     raise Unavailable(
-        f"the files in {path} change faster than they can be looked at",
-        hint="A node is busy there. Try again.",
+        f"the files in {path} change faster than they can be read",
+        hint="A node is busy there. Retry.",
         path=str(path),
     )
 
@@ -176,38 +181,31 @@ def local_files(path: str | os.PathLike[str]) -> LocalFiles:
     return LocalFiles(root)
 
 
-def _look(held: HeldFiles, path: str | os.PathLike[str]) -> Glimpse | None:
-    """``None`` if the journal moved on meanwhile."""
+def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot | None:
+    """``None`` if the journal has moved on meanwhile."""
     identity = read_identity(held)
     if identity is None:
         raise NotFound(
             f"{path} is not a data directory: it has no file {DISK}",
             hint="Name the directory in which a node keeps its files. "
-            "An object log is looked at with `stratalog info`.",
+            "For an object log, use `stratalog info`.",
             path=str(path),
         )
     disk = bytes.fromhex(identity.disk)
     listed = [f"{folder}/{name}" for folder in FOLDERS for name in held.list(folder)]
-    replayed = replay_journal(held, disk)
-    if replayed is None:
-        raise Corrupt(
-            "the data directory has no journal",
-            hint="Put it back. Without it nobody knows which files count.",
-            path="journal",
-        )
-    replayed, missing = _held_together(held, replayed)
+    replayed, missing = _held_together(held, must_exist(replay_journal(held, disk)))
     if missing and not _is_newest(held, disk, replayed):
         return None
     checkpoints = _checkpoints(held, disk, replayed.layout, missing)
     named = replayed.layout.paths | {replayed.path}
-    named |= {live_path(path) for path in _checkpoint_paths(replayed.layout)}
+    named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints.values()}
     ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
     leftovers = [each for each in ours if held.exists(each)]
-    return Glimpse(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
+    return DiskSnapshot(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
 
 
 def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[str]]:
-    """Open what may go. While something has gone already, follow the journal, which is quick."""
+    """Open files that may be removed. If some are gone already, follow the journal and retry."""
     missing: set[str] = set()
     for _ in range(ATTEMPTS_MAX):
         missing = held.hold_only(_may_go(replayed.layout))
@@ -228,37 +226,24 @@ def _is_newest(held: HeldFiles, disk: bytes, replayed: Replayed) -> bool:
 
 
 def _may_go(layout: Layout) -> list[str]:
-    """What a running node may remove soon, as much of it as one may have open."""
+    """The files that a running node may remove soon, as many as may be held open."""
     segments = [file.path for each in layout.partitions.values() for file in each.files]
-    checkpoints = _checkpoint_paths(layout)
+    checkpoints = [checkpoint.path for checkpoint in layout.checkpoints.values()]
     wals = [wal.path for wal in layout.wals]
     return [*wals, *checkpoints[:FILES_HELD_MAX], *segments[:FILES_HELD_MAX]]
-
-
-def _checkpoint_paths(layout: Layout) -> list[str]:
-    found = (each.checkpoint for each in layout.partitions.values())
-    return [checkpoint.path for checkpoint in found if checkpoint is not None]
 
 
 def _checkpoints(
     held: HeldFiles, disk: bytes, layout: Layout, missing: set[str]
 ) -> dict[int, Checkpoint | Corrupt]:
+    """Each with the live set that it has itself, not with that of the file beside it."""
     found: dict[int, Checkpoint | Corrupt] = {}
-    for number, each in layout.partitions.items():
-        if each.checkpoint is None:
+    for number, named in layout.checkpoints.items():
+        if named.path in missing:
             continue
         try:
-            if each.checkpoint.path not in missing:
-                found[number] = _checkpoint(held, disk, each, each.checkpoint.path)
+            with opened(held, named.path) as file:
+                found[number] = read_checkpoint(file, disk, number, named.path)
         except Corrupt as error:
             found[number] = error
     return found
-
-
-def _checkpoint(held: HeldFiles, disk: bytes, layout: PartitionLayout, path: str) -> Checkpoint:
-    """With the live set that it has itself, not with that of the file beside it."""
-    file = held.open(path)
-    try:
-        return read_checkpoint(file, disk, layout.number, path)
-    finally:
-        file.close()

@@ -1,0 +1,17 @@
+"""The work behind the writes: flush to segments, checkpoints, compaction, removal of files."""
+
+from stratalog.segments.maintenance.checkpoints import Checkpoints, HeldState, IncomingCheckpoint
+from stratalog.segments.maintenance.choose_segments import needed
+from stratalog.segments.maintenance.compactor import Compactor
+from stratalog.segments.maintenance.flush_wal import WalFlusher
+from stratalog.segments.maintenance.remove_files import FileRemover
+
+__all__ = [
+    "Checkpoints",
+    "Compactor",
+    "FileRemover",
+    "HeldState",
+    "IncomingCheckpoint",
+    "WalFlusher",
+    "needed",
+]

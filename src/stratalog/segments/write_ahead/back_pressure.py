@@ -1,0 +1,76 @@
+"""Back-pressure: a write waits until the bytes queued for the WAL leave room for it.
+
+There is room while fewer than ``queue_bytes_max`` bytes are queued and the flush queue is not full.
+Writes are let in in the order in which they came; the last one may exceed the limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from stratalog.errors import Full
+from stratalog.segments.options import DiskOptions
+from stratalog.segments.write_ahead.flush_queue import FlushQueue
+
+
+class BackPressure:
+    """Counts the bytes that are queued, and holds back the writes for which there is no room."""
+
+    def __init__(self, options: DiskOptions, flush_queue: FlushQueue) -> None:
+        self._options = options
+        self._flush_queue = flush_queue
+        self._queued_bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._granted = 0
+        self._is_closed = False
+
+    async def wait_for_room(self, size: int) -> None:
+        """Reserve so many bytes. ``Full`` if there is no room within ``timeout_s``."""
+        if not self._waiting and not self._granted and self._has_room():
+            self._queued_bytes += size
+            return
+        if self._flush_queue.is_full and (why := self._flush_queue.failure) is not None:
+            raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        self.grant()
+        try:
+            async with asyncio.timeout(self._options.timeout_s):
+                await asyncio.shield(turn)
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.give_back(size)
+            turn.cancel()
+            if isinstance(error, TimeoutError):
+                raise Full(
+                    f"there was no room for a write within {self._options.timeout_s} s",
+                    hint="The disk is slower than its writers, or full. Slow down, free some space,"
+                    " or set queue_bytes_max, wal_files_max or timeout_s.",
+                ) from None
+            raise
+        finally:
+            self._granted -= turn.done() and not turn.cancelled()
+
+    def give_back(self, size: int) -> None:
+        """Release reserved bytes: they were written, or are not needed."""
+        self._queued_bytes -= size
+        self.grant()
+
+    def grant(self) -> None:
+        """Let waiting writes in while there is room."""
+        while self._waiting and self._has_room():
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self._queued_bytes += size
+                self._granted += 1
+                turn.set_result(None)
+
+    def close(self) -> None:
+        """Let all waiting writes in: they find the disk closed."""
+        self._is_closed = True
+        self.grant()
+
+    def _has_room(self) -> bool:
+        is_below = self._queued_bytes < self._options.queue_bytes_max
+        return (is_below and not self._flush_queue.is_full) or self._is_closed
