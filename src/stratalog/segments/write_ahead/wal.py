@@ -99,7 +99,7 @@ class Wal:
         self._batch: list[Write] = []
         """What the thread is writing."""
         self._is_in_doubt = False
-        """The last batch of the last file may be durable, but its writers were told ``Unknown``."""
+        """The last batch of the last file may be durable, but its writers got ``Unknown``."""
         self._queue: deque[Write] = deque()
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
