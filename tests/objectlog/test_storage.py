@@ -7,7 +7,7 @@ import pytest
 import stratalog as sl
 from objectlog.whole_log import SMALL_TREE, collect_roots, orphans, run
 from objectlog.wrapped_stores import CountingStore, PassingStore
-from stratalog.errors import Conflict, NotFound
+from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.branch.fork_log import fork
 from stratalog.objectlog.collection.unlinked_objects import Amount
 from stratalog.objectlog.cost import storage as storage_module
@@ -156,8 +156,8 @@ def test_a_collection_meanwhile_is_no_damage() -> None:
     run(scenario())
 
 
-def test_a_tree_that_always_changes_is_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Changing(PassingStore):
+def test_a_node_that_is_lost_is_damage_also_while_the_log_grows() -> None:
+    class Growing(PassingStore):
         """No node is ever there, and the manifest is another one with each read."""
 
         async def get(self, path: str) -> Blob:
@@ -170,8 +170,8 @@ def test_a_tree_that_always_changes_is_a_conflict(monkeypatch: pytest.MonkeyPatc
     async def scenario() -> None:
         store = MemoryStore()
         await fill(store)
-        with pytest.raises(Conflict):
-            await measure_storage(Changing(store))
+        with pytest.raises(Corrupt, match="is missing although the log links it"):
+            await measure_storage(Growing(store))
 
     run(scenario())
 

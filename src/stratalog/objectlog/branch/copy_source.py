@@ -27,7 +27,7 @@ from stratalog.objectlog.stored import (
     decode_fragment,
     load_manifest,
 )
-from stratalog.objectlog.tree import Tree, Window, encode_part, missing
+from stratalog.objectlog.tree import Reloads, Tree, Window, encode_part
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import PatientStore, StoreLike, open_store
@@ -46,7 +46,7 @@ class CopySource:
         self._options = options
         self._runtime = runtime
         self._pin: Pin | None = None
-        self._gone: str | None = None
+        self._reloads = Reloads(self._store)
 
     @property
     def url(self) -> str:
@@ -147,14 +147,14 @@ class CopySource:
         return await self._runtime.compute(verified)
 
     async def look_again(self, error: NotFound, etag: str | None, next_offset: int) -> None:
-        """An object is gone. That is damage if it happens twice, or if nothing has changed."""
-        path = error.path or "an object"
-        manifest, newest = await load_manifest(self._store)
-        if manifest.first_offset > next_offset:
-            raise _trimmed(manifest) from None
-        if path == self._gone or newest == etag:
-            raise missing(path) from None
-        self._gone = path
+        """An object is gone: ``Trimmed`` or ``Corrupt``, or what is to be read has changed."""
+
+        def check_start(manifest: Manifest) -> bool:
+            if manifest.first_offset > next_offset:
+                raise _trimmed(manifest) from None
+            return False
+
+        await self._reloads.after(error, etag, check_start)
         if self._pin is not None:
             # Its maker died before it counted.
             await self._pin.release()

@@ -6,7 +6,7 @@ from stratalog.objectlog.check.repair_log import RepairReport, repair
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.check.scrub_read import Examined, examine_read, read_object, tree_of
 from stratalog.objectlog.check.scrub_report import ScrubReport
-from stratalog.objectlog.check.scrub_walk import TreeWalk
+from stratalog.objectlog.check.scrub_walk import TreeWalk, replacements_of
 from stratalog.objectlog.check.tree_check import decode_leniently, examine_node
 from stratalog.objectlog.check.verify_log import Check, VerifyReport, verify
 
@@ -28,6 +28,7 @@ __all__ = [
     "examine_read",
     "read_object",
     "repair",
+    "replacements_of",
     "scrub",
     "stretches_of",
     "tree_of",

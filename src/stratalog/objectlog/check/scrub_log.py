@@ -28,7 +28,7 @@ from stratalog.objectlog.check.scrub_read import (
     LocalExaminer,
 )
 from stratalog.objectlog.check.scrub_report import ScrubReport
-from stratalog.objectlog.check.scrub_walk import TreeWalk
+from stratalog.objectlog.check.scrub_walk import TreeWalk, replacements_of
 from stratalog.objectlog.check.scrub_worker import Job
 from stratalog.objectlog.check.tree_check import decode_leniently
 from stratalog.objectlog.holds import CURSOR_PREFIX, PIN_PREFIX, StoredCursor, decode_pin
@@ -44,7 +44,6 @@ from stratalog.objectlog.stored import (
     load_manifest,
     own,
 )
-from stratalog.objectlog.tree import key_of
 from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, run_blocking
 from stratalog.store import PatientStore, Store, StoreLike, open_store
 
@@ -353,21 +352,12 @@ class _Scrub:
         manifest = await self.load()
         replacements: list[Fragment] = []
         for entry in missing:
-            others = await self._others(manifest, entry) if manifest is not None else None
+            others = None
+            if manifest is not None:
+                walk = TreeWalk(self._store, self.note, self.load)
+                others = await replacements_of(entry, manifest, walk)
             if others is None:
                 self.note(about(DamageKind.FRAGMENT_MISSING, entry))
             else:
                 replacements += others
         return await self._note_examined(replacements, await examiner.examine(replacements))
-
-    async def _others(self, manifest: Manifest, entry: Fragment) -> list[Fragment] | None:
-        """What the manifest has in place of a fragment; None if it still counts on that one."""
-        start, limit = entry.start.offset, entry.limit.offset
-        if limit <= manifest.first_offset:
-            return []
-        walk = TreeWalk(self._store, self.note, self.load)
-        low, high = min(start, limit - 1), max(limit, start + 1)
-        found = [each async for each in walk.fragments(manifest, low, high)]
-        if not found or any(key_of(each) == key_of(entry) for each in found):
-            return None
-        return found

@@ -142,6 +142,20 @@ class TreeWalk:
         await asyncio.gather(*loads, return_exceptions=True)
 
 
+async def replacements_of(
+    entry: Fragment, manifest: Manifest, walk: TreeWalk
+) -> list[Fragment] | None:
+    """What the manifest has in place of a missing fragment; None if it still counts on that one."""
+    start, limit = entry.start.offset, entry.limit.offset
+    if limit <= manifest.first_offset:
+        return []
+    low, high = min(start, limit - 1), max(limit, start + 1)
+    found = [each async for each in walk.fragments(manifest, low, high)]
+    if not found or any(key_of(each) == key_of(entry) for each in found):
+        return None
+    return found
+
+
 def _unread(pointer: SnapshotPointer, error: StratalogError) -> Damage:
     hidden = f"offsets {pointer.start.offset} to {pointer.limit.offset - 1} were not examined"
     if isinstance(error, NotFound):

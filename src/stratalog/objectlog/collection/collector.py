@@ -40,6 +40,7 @@ from stratalog.objectlog.stored import (
 from stratalog.objectlog.tree import (
     OnProgress,
     Reach,
+    Reloads,
     Removal,
     Removed,
     Root,
@@ -119,6 +120,7 @@ class Collector:
         self._options = options
         self._runtime = runtime
         self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._reloads = Reloads(self._store)
 
     async def plan(self) -> tuple[Garbage | None, PlanState]:
         """The plan that is installed, if any, and what has become of it."""
@@ -137,8 +139,7 @@ class Collector:
         try:
             plan = await plan_collection(self._tree, manifest, cut, self._writer, self._runtime)
         except NotFound as gone:
-            if (await load_manifest(self._store))[1] == etag:
-                raise missing(gone.path) from None
+            await self._reloads.after(gone, etag)
             raise _overtaken() from None
         first_to_keep = plan.first_to_keep.offset if plan else manifest.first_offset
         return Outlook(
@@ -231,8 +232,7 @@ class Collector:
         try:
             removed = await self._removal(on_progress, roots).remove(plan.dropped)
         except NotFound as gone:
-            if (await load_manifest(self._store))[1] == etag:
-                raise missing(gone.path) from None
+            await self._reloads.after(gone, etag)
             return await self.delete(on_progress)
         await self._empty(plan)
         return removed
@@ -274,8 +274,7 @@ class Collector:
             try:
                 removed += await self._removal(on_progress, roots).remove(pin.entries)
             except NotFound as gone:
-                if (await load_manifest(self._store))[1] == etag:
-                    raise missing(gone.path) from None
+                await self._reloads.after(gone, etag)
                 return removed + await self.clear_pins(on_progress)
             with contextlib.suppress(Conflict):  # another collector has cleared it
                 await self._pins.clear(pin)
@@ -403,10 +402,7 @@ class Collector:
         try:
             replaced = {p.path: await self._tree.snapshot(p) for p in plan.snapshots_to_replace}
         except NotFound as gone:
-            current, _ = await load_manifest(self._store)
-            if plan.state(current) is PlanState.LIVE:
-                raise missing(gone.path) from None
-            return current
+            return await self._reloaded(gone, plan)
         check_plan(plan, manifest, replaced)
         for cursor in await self._cursors.list():
             held = cursor.holds(manifest.first_offset)
@@ -426,11 +422,16 @@ class Collector:
         try:
             await check_compaction(plan, manifest, self._tree)
         except NotFound as gone:
-            current, _ = await load_manifest(self._store)
-            if plan.state(current) is PlanState.LIVE:
-                raise missing(gone.path) from None
-            return current
+            return await self._reloaded(gone, plan)
         return await self._put(plan)
+
+    async def _reloaded(self, gone: NotFound, plan: Garbage) -> Manifest:
+        """The newest manifest. While a plan is live, all nodes that it was made for are linked."""
+
+        def is_live(manifest: Manifest) -> bool:
+            return plan.state(manifest) is PlanState.LIVE
+
+        return await self._reloads.after(gone, None, is_live)
 
     async def _put(self, plan: Garbage) -> Manifest:
         def publish(current: Manifest) -> Manifest | None:

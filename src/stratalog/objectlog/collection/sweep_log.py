@@ -57,12 +57,11 @@ from stratalog.objectlog.stored import (
     load_manifest,
     own,
 )
-from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, missing, raise_epoch
+from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, on_newest_tree, raise_epoch
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store
 
 DEFAULT_OPTIONS = SweepOptions()
-ATTEMPTS_MAX = 5
 STAGES_AT_ONCE = 32
 
 
@@ -180,7 +179,8 @@ class _Sweep:
         self._over: frozenset[str] = frozenset()
 
     async def run(self) -> SweepReport:
-        manifest, _ = await self._swept_manifest()
+        manifest, _ = await load_manifest(self._store)
+        await self._check_swept(manifest)
         self._epoch_before = self._epoch = manifest.sweep_epoch
         await self._revoke_stages()
         after: str | None = ""
@@ -207,23 +207,20 @@ class _Sweep:
 
     async def _find_candidates(self, after: str) -> Survey:
         """Steps 1 and 2. A collection that deletes what is being walked makes them begin again."""
-        gone: str | None = None
-        for _ in range(ATTEMPTS_MAX):
-            manifest, etag = await self._swept_manifest()
+
+        async def find(manifest: Manifest) -> Survey:
+            await self._check_swept(manifest)
             survey = Survey(
                 self._store, self._tree, self._options.candidates_max, self._tell_listed
             )
-            try:
-                await survey.take(manifest, after)
-                return survey
-            except NotFound as error:
-                gone = await self._replaced(error, gone, etag)
-        raise _changing()
+            await survey.take(manifest, after)
+            return survey
 
-    async def _swept_manifest(self) -> tuple[Manifest, str]:
+        return await on_newest_tree(self._store, find)
+
+    async def _check_swept(self, manifest: Manifest) -> None:
         """Step 1. The plan is read after the manifest: if there is none, then whatever is
         collected later was still linked in this manifest, and so is no candidate."""
-        manifest, etag = await load_manifest(self._store)
         manifest.check_writable()
         plan, _ = await load_garbage(self._store)
         if plan is not None and not plan.is_empty:
@@ -233,7 +230,6 @@ class _Sweep:
                 hint="Finish it with `stratalog collect`, then sweep.",
                 actual=plan.plan_id,
             )
-        return manifest, etag
 
     async def _spare_staged(self, survey: Survey) -> None:
         """Step 3. The stages are listed after the candidates, each of which is younger than its
@@ -287,15 +283,12 @@ class _Sweep:
     async def _strike_out_linked(self, survey: Survey) -> Manifest:
         """Step 5. This and the next are also done before step 4, for the epoch need not be raised
         if no candidate is left: writers that have linked theirs meanwhile are not disturbed."""
-        gone: str | None = None
-        for _ in range(ATTEMPTS_MAX):
-            manifest, etag = await load_manifest(self._store)
-            try:
-                await survey.strike_out_linked(manifest)
-                return manifest
-            except NotFound as error:
-                gone = await self._replaced(error, gone, etag)
-        raise _changing()
+
+        async def strike_out(manifest: Manifest) -> Manifest:
+            await survey.strike_out_linked(manifest)
+            return manifest
+
+        return await on_newest_tree(self._store, strike_out)
 
     async def _strike_out_pinned(self, survey: Survey) -> None:
         """Step 6. The pins are listed after the manifest was read, as a collector does."""
@@ -320,14 +313,6 @@ class _Sweep:
             patience = Patience(self._runtime, self._options.timeout_s)
             await delete_surely(self._store, [stage_path(each) for each in released], patience)
         return len(released)
-
-    async def _replaced(self, error: NotFound, before: str | None, etag: str) -> str:
-        """A node is gone. That is damage, unless a newer manifest does without it."""
-        path = error.path or "an object"
-        _, newest = await load_manifest(self._store)
-        if newest == etag or path == before:
-            raise missing(path) from error
-        return path
 
     def _live_stages(self) -> list[StoredStage]:
         return [
@@ -373,10 +358,3 @@ class _Sweep:
             stages=tuple(self._live_stages()),
             stages_removed=stages_removed,
         )
-
-
-def _changing() -> Conflict:
-    return Conflict(
-        "the tree changes faster than it can be walked",
-        hint="Sweep again when the collection has ended.",
-    )

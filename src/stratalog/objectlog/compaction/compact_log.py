@@ -44,11 +44,11 @@ from stratalog.objectlog.stored import (
 from stratalog.objectlog.tree import (
     Candidate,
     Group,
+    Reloads,
     Removed,
     Tree,
     Window,
     group,
-    missing,
     neighbourhoods,
     survivors_of,
 )
@@ -187,7 +187,7 @@ class Compactor:
         self._writer = writer_label(writer)
         self._options = options
         self._runtime = runtime
-        self._gone: set[str | None] = set()
+        self._reloads = Reloads(self._store)
         collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
         self._collector = Collector(
             self._url, writer=writer, through=through, options=collecting, runtime=runtime
@@ -219,24 +219,17 @@ class Compactor:
         try:
             # Younger than the stage: an erasure that does not find the stage has taken its records
             # out of the log before.
-            manifest, _ = await load_manifest(self._store)
-            return await self._compact_below(manifest, stage, removed)
+            manifest, etag = await load_manifest(self._store)
+            try:
+                return await self._compact(manifest, stage, removed)
+            except NotFound as gone:
+                await self._reloads.after(gone, etag)
+                raise changed() from None
         finally:
             try:
                 await stage.release()
             except StratalogError as error:
                 log.info("the stage of a compaction was not released: %s", error)
-
-    async def _compact_below(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
-        try:
-            return await self._compact(manifest, stage, removed)
-        except NotFound as gone:
-            current, _ = await load_manifest(self._store)
-            is_unchanged = current.write_id == manifest.write_id
-            if is_unchanged or gone.path in self._gone:
-                raise missing(gone.path) from None
-            self._gone.add(gone.path)  # if a newer manifest leads there again, it is lost
-            raise changed() from None
 
     async def _compact(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
         options = self._options

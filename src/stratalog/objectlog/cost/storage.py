@@ -11,16 +11,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from stratalog.errors import Conflict, NotFound
 from stratalog.objectlog.collection import Amount, Survey
 from stratalog.objectlog.holds import PinStore
 from stratalog.objectlog.stored import ByteCache, Kind, Manifest, Snapshot, load_manifest, own
-from stratalog.objectlog.tree import Tree, missing
+from stratalog.objectlog.tree import Tree, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Listed, PatientStore, StoreLike, open_store
 
 UNREFERENCED_AT_ONCE = 100_000
-ATTEMPTS_MAX = 5
 TIMEOUT_S = 60.0
 
 StoredClass = Literal[
@@ -81,19 +79,13 @@ async def measure_storage(
 ) -> Stored:
     """List a log and add up its bytes by class. ``NotFound`` if there is none."""
     store = _WatchedListing(open_store(url), runtime, TIMEOUT_S)
-    for _ in range(ATTEMPTS_MAX):
+
+    async def measure(manifest: Manifest) -> Stored:
         store.begin(on_progress)
-        manifest, etag = await load_manifest(store)
-        try:
-            await _take_out_unreferenced(store, manifest, runtime)
-            return Stored(store.url, store.amounts)
-        except NotFound as gone:
-            if (await load_manifest(store))[1] == etag:
-                raise missing(gone.path) from None
-    raise Conflict(
-        "the tree changes faster than it can be walked",
-        hint="Measure again when the collection has ended.",
-    )
+        await _take_out_unreferenced(store, manifest, runtime)
+        return Stored(store.url, store.amounts)
+
+    return await on_newest_tree(store, measure)
 
 
 async def _take_out_unreferenced(

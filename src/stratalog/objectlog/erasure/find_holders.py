@@ -18,12 +18,11 @@ import msgspec
 from stratalog.errors import NotFound
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog.holds import Pin, PinStore
-from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural, load_manifest
-from stratalog.objectlog.tree import Tree, missing, survivors_of
+from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural
+from stratalog.objectlog.tree import Tree, on_newest_tree, survivors_of
 from stratalog.runtime import Runtime
 from stratalog.store import Store, redact
 
-ATTEMPTS_MAX = 5
 READS_AT_ONCE = 16
 HEADS_AT_ONCE = 32
 FORK_PIN = "fork_"
@@ -83,15 +82,12 @@ class Pinned:
 
 async def present(tree: Tree, store: Store, wanted: IndexSet) -> Present:
     """Which of these records the log has."""
-    for attempts_left in reversed(range(ATTEMPTS_MAX)):
-        manifest, etag = await load_manifest(store)
-        try:
-            async with aclosing(_found(tree, manifest.entries, wanted)) as walk:
-                return Present(manifest, tuple([each async for each in walk]))
-        except NotFound as gone:
-            if (await load_manifest(store))[1] == etag or attempts_left == 0:
-                raise missing(gone.path) from None
-    raise AssertionError("the last attempt returns or raises")
+
+    async def look(manifest: Manifest) -> Present:
+        async with aclosing(_found(tree, manifest.entries, wanted)) as walk:
+            return Present(manifest, tuple([each async for each in walk]))
+
+    return await on_newest_tree(store, look)
 
 
 async def pins_that_hold(

@@ -30,13 +30,14 @@ from stratalog.objectlog.stored import (
     POLICY_PATH,
     ByteCache,
     Live,
+    Manifest,
     Policy,
     Snapshot,
     load_manifest,
     refuse_newer_format,
     writer_label,
 )
-from stratalog.objectlog.tree import Cut, Tree, find_retention_cut, missing
+from stratalog.objectlog.tree import Cut, Tree, find_retention_cut, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
     Blob,
@@ -248,23 +249,13 @@ class PolicyStore:
         self, before_us: int | None, bytes_max: int | None, counted_to: int | None
     ) -> Cut:
         tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
-        manifest, etag = await load_manifest(self._store)
-        for _ in range(ATTEMPTS_MAX):
-            try:
-                return await find_retention_cut(
-                    tree,
-                    manifest,
-                    before_us=before_us,
-                    bytes_max=bytes_max,
-                    counted_to=counted_to,
-                )
-            except NotFound as gone:
-                seen, (manifest, etag) = etag, await load_manifest(self._store)
-                if seen == etag:
-                    raise missing(gone.path) from None
-        raise Conflict(
-            "the tree changes faster than it can be walked", hint="Try again in a while."
-        )
+
+        async def find(manifest: Manifest) -> Cut:
+            return await find_retention_cut(
+                tree, manifest, before_us=before_us, bytes_max=bytes_max, counted_to=counted_to
+            )
+
+        return await on_newest_tree(self._store, find)
 
     # The object
 

@@ -36,13 +36,14 @@ from stratalog.objectlog.tree.link_fragments import (
 from stratalog.objectlog.tree.plan_check import check_plan
 from stratalog.objectlog.tree.prefix import Prefix, prefix_of
 from stratalog.objectlog.tree.reach import Reach, Root
+from stratalog.objectlog.tree.reload import Reloads, missing, on_newest_tree
 from stratalog.objectlog.tree.repack import Loose, opened, packed
 from stratalog.objectlog.tree.retention import Cut, find_retention_cut
 from stratalog.objectlog.tree.rewrite_groups import Candidate, Group, group, neighbourhoods
 from stratalog.objectlog.tree.settle import judge_by_owner
 from stratalog.objectlog.tree.split_fragment import encode_part
 from stratalog.objectlog.tree.trim_tree import Unloaded
-from stratalog.objectlog.tree.walk import Tree, Window, cut, key_of, missing
+from stratalog.objectlog.tree.walk import Tree, Window, cut, key_of
 
 __all__ = [
     "DELETE_BATCH",
@@ -55,6 +56,7 @@ __all__ = [
     "OnProgress",
     "Prefix",
     "Reach",
+    "Reloads",
     "Removal",
     "Removed",
     "Rollup",
@@ -87,6 +89,7 @@ __all__ = [
     "missing",
     "neighbourhoods",
     "note_linked",
+    "on_newest_tree",
     "only_the_past_changed",
     "opened",
     "packed",

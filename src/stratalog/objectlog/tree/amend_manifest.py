@@ -16,6 +16,7 @@ from stratalog.errors import NotFound
 from stratalog.invariants import invariant
 from stratalog.objectlog.stored import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
 from stratalog.objectlog.tree.link_fragments import only_the_past_changed
+from stratalog.objectlog.tree.reload import Load
 from stratalog.runtime import Runtime
 from stratalog.store import Blob, Landed, Patience, Store, swap
 
@@ -24,8 +25,6 @@ Change = Callable[[Manifest], Manifest | None]
 
 Check = Callable[[], Awaitable[None]]
 """Raises if a change may not be put any more."""
-
-Load = Callable[[Store], Awaitable[tuple[Manifest, str]]]
 
 
 async def amend(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stratalog.errors import Corrupt, NotFound
+from stratalog.errors import NotFound
 from stratalog.meter import Meter
 from stratalog.objectlog.stored import (
     ByteCache,
@@ -34,12 +34,6 @@ READ_AHEAD_MAX = 16
 def key_of(entry: Entry) -> str:
     """What tells an object from all others, also from those of other logs."""
     return entry.path if entry.base is None else f"{entry.base} {entry.path}"
-
-
-def missing(path: str | None) -> Corrupt:
-    """The alarm about an object that the newest manifest links and the store does not have."""
-    path = path or "an object"
-    return Corrupt(f"{path} is missing although the log links it", path=path)
 
 
 @dataclass(frozen=True, slots=True)

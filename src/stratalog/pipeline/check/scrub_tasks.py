@@ -35,11 +35,12 @@ from stratalog.objectlog.check import (
     about,
     examine_read,
     read_object,
+    replacements_of,
     scrub,
     tree_of,
 )
 from stratalog.objectlog.stored import Fragment, Manifest, load_any_manifest
-from stratalog.objectlog.tree import Tree, key_of
+from stratalog.objectlog.tree import Tree
 from stratalog.pipeline.check.audit import LET_GO, OK, AuditRow, put_part
 from stratalog.pipeline.jobs import LogRef, open_root, resolve
 from stratalog.pipeline.spark import whole_errors
@@ -436,10 +437,13 @@ async def _look_again(store: Store, tree: Tree, entry: Fragment, error: Stratalo
         return _Again((about(DamageKind.FRAGMENT_MISSING, entry),))
     if not isinstance(error, NotFound):
         return _Again((about(DamageKind.OBJECT_REFUSED, entry, detail=str(error)),))
-    if entry.limit.offset <= manifest.first_offset:
-        return _Again(let_go=True)
-    others, damages = await _others(store, manifest, entry)
-    if not others or any(key_of(each) == key_of(entry) for each in others):
+    damages: list[Damage] = []
+
+    async def reload() -> Manifest | None:
+        return await _manifest_of(store)
+
+    others = await replacements_of(entry, manifest, TreeWalk(store, damages.append, reload))
+    if others is None:
         return _Again((about(DamageKind.FRAGMENT_MISSING, entry), *damages))
     for other in others:
         found = await read_object(tree, other)
@@ -448,20 +452,6 @@ async def _look_again(store: Store, tree: Tree, entry: Fragment, error: Stratalo
         else:
             damages += examine_read(other, found)
     return _Again(tuple(damages), let_go=True)
-
-
-async def _others(
-    store: Store, manifest: Manifest, entry: Fragment
-) -> tuple[list[Fragment], list[Damage]]:
-    """What the manifest has where a fragment was, and what is wrong with the way there."""
-    damages: list[Damage] = []
-
-    async def reload() -> Manifest | None:
-        return await _manifest_of(store)
-
-    low, high = entry.start.offset, max(entry.limit.offset, entry.start.offset + 1)
-    walking = TreeWalk(store, damages.append, reload)
-    return [each async for each in walking.fragments(manifest, low, high)], damages
 
 
 class _Rows:

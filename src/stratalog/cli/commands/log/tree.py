@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stratalog.cli import output
-from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.stored import (
     ByteCache,
     Entry,
@@ -21,7 +20,7 @@ from stratalog.objectlog.stored import (
     Snapshot,
     load_any_manifest,
 )
-from stratalog.objectlog.tree import Tree
+from stratalog.objectlog.tree import Tree, on_newest_tree
 from stratalog.store import Store
 
 if TYPE_CHECKING:
@@ -78,18 +77,12 @@ class Node:
 
 async def load_tree(store: Store, *, everything: bool = False) -> tuple[Manifest, Branch]:
     """The newest manifest and the tree below it."""
-    manifest, etag = await load_any_manifest(store)
     tree = Tree(store, ByteCache[Snapshot](0))
-    while True:
-        try:
-            return manifest, await _branch(tree, manifest.entries, everything)
-        except NotFound as gone:
-            known = etag
-            manifest, etag = await load_any_manifest(store)
-            if etag == known:
-                raise Corrupt(
-                    f"{gone.path} is missing although the log links it", path=gone.path
-                ) from gone
+
+    async def load(manifest: Manifest) -> tuple[Manifest, Branch]:
+        return manifest, await _branch(tree, manifest.entries, everything)
+
+    return await on_newest_tree(store, load, load=load_any_manifest)
 
 
 async def _branch(tree: Tree, entries: Sequence[Entry], everything: bool, level: int = 0) -> Branch:
