@@ -16,8 +16,8 @@ from bench.object_log.growth import Growth, first_offset_of
 from bench.results import Figure, Series
 from bench.session import Session
 from stratalog import Collector, CollectorOptions, CursorStore
+from stratalog.objectlog.collection.delete_unreachable import Removed
 from stratalog.objectlog.stored.plan import Garbage
-from stratalog.objectlog.tree.delete_unreachable import Removed
 from stratalog.store.metered import MeteredStore, StoreStats
 
 PLACE = "memory"

@@ -19,6 +19,7 @@ from stratalog.errors import Denied, Unknown
 from stratalog.objectlog.branch.destroy_log import destroy
 from stratalog.objectlog.check.repair_log import repair
 from stratalog.objectlog.check.scrub_log import scrub
+from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.cost.storage import measure_storage
 from stratalog.objectlog.holds.pin import PinStore
@@ -26,7 +27,6 @@ from stratalog.objectlog.holds.upload_guard import Stage, remove_stages
 from stratalog.objectlog.load.bulk_commit import link_staged
 from stratalog.objectlog.load.bulk_upload import Staging
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
-from stratalog.objectlog.tree.amend_manifest import raise_epoch
 from stratalog.pipeline.compact.apply_keys import Judged, look, settle
 from stratalog.pipeline.compact.judge_keys import Verdict
 from stratalog.pipeline.compact.key_index import (

@@ -8,6 +8,7 @@ import pytest
 
 from fixtures import make, make_disk
 from stratalog import Manifest, Snapshot
+from stratalog.objectlog.collection.plan_check import check_plan
 from stratalog.objectlog.holds.cursor import StoredCursor
 from stratalog.objectlog.holds.stored_pin import StoredPin
 from stratalog.objectlog.holds.upload_guard import StoredStage
@@ -16,7 +17,6 @@ from stratalog.objectlog.stored.manifest import decode_manifest
 from stratalog.objectlog.stored.plan import Garbage, PlanState, decode_garbage
 from stratalog.objectlog.stored.policy import Policy
 from stratalog.objectlog.stored.stored_json import StoredObject
-from stratalog.objectlog.tree.plan_check import check_plan
 
 HERE = Path(make.__file__).parent
 

@@ -14,8 +14,8 @@ from stratalog.errors import Closed, Exists, Full, Invalid, NotFound, Unavailabl
 from stratalog.herd import Herd, HerdOptions, Mark
 from stratalog.herd.mark import MARK_BYTES_MAX
 from stratalog.herd.names import SIDES, dirty_store
+from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.stored.manifest import load_manifest
-from stratalog.objectlog.tree.amend_manifest import raise_epoch
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Store

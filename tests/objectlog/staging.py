@@ -8,7 +8,7 @@ import stratalog as sl
 from objectlog.whole_log import ids
 from stratalog.objectlog.holds.upload_guard import Stage
 from stratalog.objectlog.stored.manifest import load_manifest
-from stratalog.objectlog.tree.fold import Rollup, apply_rollup, make_snapshot
+from stratalog.objectlog.tree.fold import Fold, apply_fold, make_snapshot
 from stratalog.setsum import Setsum
 
 MOVED = 2
@@ -43,8 +43,8 @@ class Job:
         if self.path in {entry.path for entry in manifest.entries}:
             return None
         replaced = tuple(each.path for each in self.node.fragments)
-        rollup = Rollup(self.node.pointer(), replaced, manifest.sweep_epoch)
-        rolled = apply_rollup(manifest, rollup)
+        rollup = Fold(self.node.pointer(), replaced, manifest.sweep_epoch)
+        rolled = apply_fold(manifest, rollup)
         assert rolled is not None, "somebody else moved these fragments"
         return msgspec.structs.replace(rolled, write_id=ids.new_id())
 

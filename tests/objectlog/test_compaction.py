@@ -31,7 +31,7 @@ from stratalog.objectlog.load.bulk_upload import Staging
 from stratalog.objectlog.stored.copy_note import CopyNote
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
-from stratalog.objectlog.tree.fold import Rollup, apply_rollup, make_snapshot
+from stratalog.objectlog.tree.fold import Fold, apply_fold, make_snapshot
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.testing import History, Row
@@ -433,12 +433,12 @@ class TestWhatOthersHavePrepared:
             moved = manifest.fragments[:3]
             node = make_snapshot(moved, 1, "snapshot/SNAPSHOT.x", "writer")
             paths = tuple(each.path for each in moved)
-            rollup = Rollup(node.pointer(), paths, manifest.sweep_epoch)
-            assert apply_rollup(manifest, rollup) is not None
+            rollup = Fold(node.pointer(), paths, manifest.sweep_epoch)
+            assert apply_fold(manifest, rollup) is not None
             await self.absorbed(store)
             manifest, _ = await load_manifest(store)
             assert tuple(each.path for each in manifest.fragments[:3]) == paths
-            assert apply_rollup(manifest, rollup) is None
+            assert apply_fold(manifest, rollup) is None
 
         run(main())
 

@@ -17,14 +17,8 @@ from stratalog.objectlog.append.units import divide, fragments_for
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
 from stratalog.objectlog.stored.fragment import fragment_path
 from stratalog.objectlog.stored.manifest import LINKED_MAX
-from stratalog.objectlog.tree.link_fragments import (
-    Verdict,
-    judge,
-    judge_owner,
-    link,
-    note_linked,
-    only_the_past_changed,
-)
+from stratalog.objectlog.tree.link_fragments import link, note_linked
+from stratalog.objectlog.tree.settle import Verdict, judge, judge_owner, only_the_past_changed
 
 LIMIT_S = 20.0
 

@@ -28,11 +28,11 @@ from objectlog.wrapped_stores import CountingStore, GateStore, InspectingStore, 
 from stratalog.objectlog.stored.fragment import encode_fragment, fragment_path
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.objectlog.tree.fold import (
-    Rollup,
-    apply_rollup,
+    Fold,
+    apply_fold,
     children_of,
     make_snapshot,
-    plan_rollup,
+    plan_fold,
 )
 from stratalog.objectlog.tree.link_fragments import link
 from stratalog.store import MemoryStore
@@ -338,7 +338,7 @@ class PureLog:
 
     def roll_up(self) -> bool:
         """One roll-up, if one is due."""
-        plan = plan_rollup(self.manifest, self.rollup_entries, self.entries_max)
+        plan = plan_fold(self.manifest, self.rollup_entries, self.entries_max)
         if plan is None:
             return False
         host = self.nodes[plan.host.path] if plan.host else None
@@ -346,7 +346,7 @@ class PureLog:
         path = f"snapshot/SNAPSHOT.{len(self.nodes)}"
         node = make_snapshot(children, plan.depth, path, "me")
         node.check(node.pointer())
-        rolled = apply_rollup(self.manifest, Rollup(node.pointer(), replaced, 0))
+        rolled = apply_fold(self.manifest, Fold(node.pointer(), replaced, 0))
         assert rolled is not None
         self.nodes[path] = node
         self.manifest = rolled
@@ -424,10 +424,10 @@ class TestBehaviour10Growth:
         children = log.manifest.fragments[:2]
         paths = tuple(each.path for each in children)
         node = make_snapshot(children, 1, "snapshot/SNAPSHOT.x", "me")
-        assert apply_rollup(log.manifest, Rollup(node.pointer(), paths, 0)) is not None
+        assert apply_fold(log.manifest, Fold(node.pointer(), paths, 0)) is not None
         wrong = msgspec.structs.replace(node.pointer(), setsum=sl.Setsum.of(b"something else"))
         with pytest.raises(AssertionError, match="exactly what it replaces"):
-            apply_rollup(log.manifest, Rollup(wrong, paths, 0))
+            apply_fold(log.manifest, Fold(wrong, paths, 0))
 
     def test_a_roll_up_that_no_longer_fits_is_dropped(self) -> None:
         log = PureLog(2, 4)
@@ -441,7 +441,7 @@ class TestBehaviour10Growth:
             (tuple(each.path for each in fragments), 0),
             ((fragments[0].path, fragments[1].path), 1),
         ):
-            assert apply_rollup(log.manifest, Rollup(node, paths, epoch)) is None
+            assert apply_fold(log.manifest, Fold(node, paths, epoch)) is None
 
     def test_a_roll_up_after_something_shallower_is_dropped(self) -> None:
         """A collection may leave one fragment of a node, in that node's place in the root."""
@@ -450,7 +450,7 @@ class TestBehaviour10Growth:
         fragments = log.manifest.fragments
         node = make_snapshot(fragments[1:3], 1, "snapshot/SNAPSHOT.x", "me").pointer()
         paths = (fragments[1].path, fragments[2].path)
-        assert apply_rollup(log.manifest, Rollup(node, paths, 0)) is None
+        assert apply_fold(log.manifest, Fold(node, paths, 0)) is None
 
     def test_a_node_never_has_a_single_child(self) -> None:
         log = PureLog(2, 4)

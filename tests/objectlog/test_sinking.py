@@ -16,6 +16,7 @@ from objectlog.leftovers import unlinked_data
 from objectlog.whole_log import FakeClock, bodies_of, rows_of, run
 from objectlog.wrapped_stores import GateStore, PassingStore, Puts, Trick, TrickyStore
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed
+from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.holds.upload_guard import Stage, list_stages, revoke_stage, stage_path
 from stratalog.objectlog.load.bulk_commit import (
     SINKS_MAX,
@@ -27,7 +28,6 @@ from stratalog.objectlog.load.bulk_commit import (
 from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment, Staging
 from stratalog.objectlog.stored.fragment import is_relative
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
-from stratalog.objectlog.tree.amend_manifest import raise_epoch
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Listed, Store

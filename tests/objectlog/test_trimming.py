@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from objectlog.trees import LEAF, MadeLog, Shape, depth, drawn_shapes, leaves, shapes
 from objectlog.whole_log import run
 from stratalog.errors import Corrupt
+from stratalog.objectlog.collection.collection_plan import plan_collection
+from stratalog.objectlog.collection.plan_check import check_plan
 from stratalog.objectlog.stored.cache import ByteCache
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest
 from stratalog.objectlog.stored.plan import Garbage, PlanState, decode_garbage
 from stratalog.objectlog.stored.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
-from stratalog.objectlog.tree.collection_plan import plan_collection
-from stratalog.objectlog.tree.plan_check import check_plan
 from stratalog.objectlog.tree.walk import Tree
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum

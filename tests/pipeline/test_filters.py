@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from stratalog.objectlog.tree.walk import Window
+from stratalog.objectlog.tree.window import Window
 from stratalog.pipeline.data_source.filters import narrowed
 
 OFFSET = ("offset",)

@@ -15,7 +15,7 @@ from objectlog.wrapped_stores import PassingStore
 from pipeline.spark_logs import AT_ONCE, RECORDS, fill, fill_herd, rows_in
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound, Trimmed
 from stratalog.herd import Herd
-from stratalog.objectlog.tree.walk import Window
+from stratalog.objectlog.tree.window import Window
 from stratalog.pipeline.source import pinned_plan
 from stratalog.pipeline.source.pinned_plan import Hold, Planned, plan_herd, plan_log
 from stratalog.store.protocol import Store

@@ -9,7 +9,7 @@ import pytest
 
 from docs.markdown_files import table_of
 from stratalog.errors import Invalid
-from stratalog.objectlog.tree.walk import Window
+from stratalog.objectlog.tree.window import Window
 from stratalog.pipeline.source.options import (
     PIN_S,
     READ_NAMES,

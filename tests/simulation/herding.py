@@ -21,9 +21,9 @@ from simulation.watched_store import WatchedBucket
 from simulation.world import TIMEOUT_S, Crew, World, forgiven, kind_of, run_world
 from stratalog.errors import Denied, NotFound
 from stratalog.herd import Herd, HerdOptions, RolledUp, RollUpOptions, roll_up
+from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.options import SweepOptions
-from stratalog.objectlog.tree.amend_manifest import raise_epoch
 from stratalog.runtime import Runtime
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store

@@ -21,7 +21,8 @@ from stratalog.objectlog.append.units import Unit
 from stratalog.objectlog.stored import names as names_module
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest
-from stratalog.objectlog.tree.link_fragments import Verdict, link
+from stratalog.objectlog.tree.link_fragments import link
+from stratalog.objectlog.tree.settle import Verdict
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Landed, Overtaken, Patience, put_once, swap
 from stratalog.store.protocol import Blob, Store

@@ -18,7 +18,9 @@ from simulation.planting import plant
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection.collector import Collector
+from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removed
 from stratalog.objectlog.compaction.compact_log import Compactor
+from stratalog.objectlog.compaction.rewrite_groups import Candidate
 from stratalog.objectlog.erasure import erase_records as erasing_module
 from stratalog.objectlog.erasure.erase_records import Eraser
 from stratalog.objectlog.holds.pin import Pin
@@ -28,10 +30,8 @@ from stratalog.objectlog.stored.manifest import Manifest
 from stratalog.objectlog.stored.names import UploadNames
 from stratalog.objectlog.stored.plan import Garbage, PlanState
 from stratalog.objectlog.stored.snapshot import snapshot_path
-from stratalog.objectlog.tree.delete_unreachable import OnProgress, Removed
 from stratalog.objectlog.tree.filter_rows import Survivors
-from stratalog.objectlog.tree.rewrite_groups import Candidate
-from stratalog.objectlog.tree.walk import Window, cut
+from stratalog.objectlog.tree.window import Window, cut
 from stratalog.setsum import EMPTY, Setsum
 
 _divide = Survivors.divide
@@ -97,7 +97,7 @@ def replace_what_a_pin_holds() -> Iterator[None]:
         return [], []
 
     async def ruthless(
-        self: Collector, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnProgress
+        self: Collector, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnRemoved
     ) -> Removed:
         with plant(self._pins, "sort_out", nobody):
             return await delete(self, plan, manifest, etag, on_progress)

@@ -13,19 +13,19 @@ from dataclasses import dataclass, fields
 
 from simulation.planting import plant
 from stratalog.errors import NotFound
+from stratalog.objectlog.collection import collection_plan as planning_module
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection import sweep_log as sweep_module
 from stratalog.objectlog.collection.collector import Collector
+from stratalog.objectlog.collection.delete_unreachable import Removal
+from stratalog.objectlog.collection.trim_tree import Trim, trim
 from stratalog.objectlog.holds import cursor as cursor_module
 from stratalog.objectlog.holds.cursor import Cursor, CursorStore
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.stored.plan import Garbage, load_garbage
 from stratalog.objectlog.stored.snapshot import Entry, Snapshot
-from stratalog.objectlog.tree import collection_plan as planning_module
 from stratalog.objectlog.tree import fold as rollup_module
 from stratalog.objectlog.tree.amend_manifest import Change, Check, is_version
-from stratalog.objectlog.tree.delete_unreachable import Removal
-from stratalog.objectlog.tree.trim_tree import Trim, trim
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store.cas import Landed, Patience, swap

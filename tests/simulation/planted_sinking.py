@@ -20,7 +20,7 @@ from stratalog.objectlog.load.bulk_upload import StagedFragment
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest, load_manifest
 from stratalog.objectlog.tree.amend_manifest import amend
-from stratalog.objectlog.tree.link_fragments import Verdict
+from stratalog.objectlog.tree.settle import Verdict
 from stratalog.store.cas import Patience
 
 

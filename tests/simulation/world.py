@@ -22,7 +22,7 @@ from simulation.watched_log import WatchedLog
 from simulation.watched_store import WatchedBucket, WatchedStore
 from stratalog.errors import Conflict, Corrupt, StratalogError, Unknown
 from stratalog.objectlog.stored.manifest import LINKED_MAX
-from stratalog.objectlog.tree import link_fragments as linking
+from stratalog.objectlog.tree import link_fragments, settle
 from stratalog.store.protocol import Store
 from stratalog.testing import (
     Append,
@@ -398,5 +398,9 @@ def run_world(world: Callable[[Simulation], World], seed: int) -> str:
     In every fourth one the table of linked incarnations is so short that writers fall out of it.
     """
     linked_max = 2 if seed % 4 == 0 else LINKED_MAX
-    with patch.object(linking, "LINKED_MAX", linked_max), no_defects():
+    with (
+        patch.object(link_fragments, "LINKED_MAX", linked_max),
+        patch.object(settle, "LINKED_MAX", linked_max),
+        no_defects(),
+    ):
         return simulate(lambda simulation: world(simulation).run(), seed)

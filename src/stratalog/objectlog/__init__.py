@@ -2,7 +2,7 @@
 
 from stratalog.objectlog.append import LogWriter, create_log
 from stratalog.objectlog.branch import Copied, CopyProgress, Forked, Sealer, copy_log, fork
-from stratalog.objectlog.collection import Collected, Collector, Outlook, collect
+from stratalog.objectlog.collection import Collected, Collector, Outlook, Removed, collect
 from stratalog.objectlog.compaction import Compacted, compact
 from stratalog.objectlog.holds import (
     Cursor,
@@ -44,7 +44,6 @@ from stratalog.objectlog.stored import (
     Span,
     Thresholds,
 )
-from stratalog.objectlog.tree import Removed
 
 __all__ = [
     "KIB",

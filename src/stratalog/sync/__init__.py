@@ -42,7 +42,7 @@ from stratalog.objectlog.branch import destroy as aio_destroy
 from stratalog.objectlog.check import repair as aio_repair
 from stratalog.objectlog.check import scrub as aio_scrub
 from stratalog.objectlog.check import verify as aio_verify
-from stratalog.objectlog.collection import DEFAULT_OPTIONS
+from stratalog.objectlog.collection import DEFAULT_OPTIONS, OnRemoved
 from stratalog.objectlog.collection import sweep as aio_sweep
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS as DEFAULT_COMPACT
 from stratalog.objectlog.compaction import OnProgress as OnCompactProgress
@@ -53,7 +53,6 @@ from stratalog.objectlog.erasure import list_certificates as aio_list_certificat
 from stratalog.objectlog.erasure import load_certificate as aio_load_certificate
 from stratalog.objectlog.erasure import preview_erasure as aio_preview_erasure
 from stratalog.objectlog.erasure import verify_certificate as aio_verify_certificate
-from stratalog.objectlog.tree import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
 from stratalog.sync.derived import (
@@ -327,7 +326,7 @@ def collect(
     *,
     cut_off: int | None = None,
     through: LogWriter | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnRemoved | None = None,
     options: CollectorOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Collected:

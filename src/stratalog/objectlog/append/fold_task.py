@@ -16,13 +16,13 @@ from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored import Manifest, Snapshot, UploadNames
 from stratalog.objectlog.tree import (
-    Rollup,
-    RollupPlan,
+    Fold,
+    FoldPlan,
     Tree,
-    apply_rollup,
+    apply_fold,
     children_of,
     make_snapshot,
-    plan_rollup,
+    plan_fold,
 )
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
@@ -50,12 +50,12 @@ class Roller:
         self._runtime = runtime
         self._counters = counters
         self._under_way: asyncio.Task[None] | None = None
-        self._ready: list[Rollup] = []
+        self._ready: list[Fold] = []
 
     def apply(self, manifest: Manifest) -> tuple[Manifest, int]:
         """The manifest with all that is ready and still fits, and how many that are."""
         for number, rollup in enumerate(self._ready):
-            rolled = apply_rollup(manifest, rollup)
+            rolled = apply_fold(manifest, rollup)
             if rolled is None:
                 del self._ready[number:]
                 break
@@ -71,7 +71,7 @@ class Roller:
         if self._under_way is not None and not self._under_way.done():
             return True
         base, _ = self.apply(manifest)
-        plan = plan_rollup(base, self._options.rollup_entries, self._options.snapshot_entries_max)
+        plan = plan_fold(base, self._options.rollup_entries, self._options.snapshot_entries_max)
         if plan is None:
             return False
         self._under_way = asyncio.ensure_future(self._roll_up(plan, names, manifest.sweep_epoch))
@@ -89,16 +89,16 @@ class Roller:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
 
-    async def _roll_up(self, plan: RollupPlan, names: UploadNames, sweep_epoch: int) -> None:
+    async def _roll_up(self, plan: FoldPlan, names: UploadNames, sweep_epoch: int) -> None:
         try:
             snapshot, replaced = await self._store_snapshot(plan, names)
         except StratalogError as error:
             log.warning("a snapshot could not be stored, will try again: %s", error)
             return
-        self._ready.append(Rollup(snapshot.pointer(), replaced, sweep_epoch))
+        self._ready.append(Fold(snapshot.pointer(), replaced, sweep_epoch))
 
     async def _store_snapshot(
-        self, plan: RollupPlan, names: UploadNames
+        self, plan: FoldPlan, names: UploadNames
     ) -> tuple[Snapshot, tuple[str, ...]]:
         host = await self._host(plan)
         children, replaced = children_of(plan, host, self._options.snapshot_entries_max)
@@ -113,7 +113,7 @@ class Roller:
         self._tree.remember(snapshot, len(data))
         return snapshot, replaced
 
-    async def _host(self, plan: RollupPlan) -> Snapshot | None:
+    async def _host(self, plan: FoldPlan) -> Snapshot | None:
         """The node that may lend its children. A roll-up does without one that cannot be read."""
         if plan.host is None:
             return None

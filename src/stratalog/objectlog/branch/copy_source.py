@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from stratalog.errors import Conflict, Denied, Invalid, NotFound, Trimmed
+from stratalog.objectlog.branch.split_fragment import encode_part
 from stratalog.objectlog.holds import Pin, PinStore, load_pinned
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
 from stratalog.objectlog.stored import (
@@ -27,7 +28,7 @@ from stratalog.objectlog.stored import (
     decode_fragment,
     load_manifest,
 )
-from stratalog.objectlog.tree import Reloads, Tree, Window, encode_part
+from stratalog.objectlog.tree import Reloads, Tree, Window
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import PatientStore, StoreLike, open_store

@@ -34,6 +34,8 @@ from typing import Literal
 import msgspec
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
+from stratalog.objectlog.branch.prefix import Prefix, prefix_of
+from stratalog.objectlog.branch.split_fragment import encode_part
 from stratalog.objectlog.holds import (
     FORK_TIMEOUT_S,
     ForkNote,
@@ -68,7 +70,7 @@ from stratalog.objectlog.stored import (
     load_manifest,
     writer_label,
 )
-from stratalog.objectlog.tree import Prefix, Tree, Unloaded, Window, encode_part, prefix_of
+from stratalog.objectlog.tree import Nodes, Tree, Window, with_nodes
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import (
@@ -354,13 +356,11 @@ class _Forking:
     async def _shared(self, held: Sequence[Entry], note: ForkNote) -> tuple[Entry, ...]:
         """The entries of the fork's root; what has to be made for them is stored."""
         names = UploadNames(self._runtime)
-        nodes: dict[str, Snapshot] = {}
-        prefix: Prefix | None = None
-        while prefix is None:
-            try:
-                prefix = prefix_of(held, note.at, note.source, nodes, names.snapshot, self._writer)
-            except Unloaded as missing:
-                nodes[missing.pointer.path] = await self._tree.snapshot(missing.pointer)
+
+        def find(nodes: Nodes) -> Prefix:
+            return prefix_of(held, note.at, note.source, nodes, names.snapshot, self._writer)
+
+        prefix = await with_nodes(self._tree, find)
         for node in prefix.made:
             await put_once(self._target, partial(str, node.path), node.to_json(), self._patience())
         if prefix.last in prefix.entries:

@@ -7,6 +7,7 @@ from stratalog.objectlog.collection.collector import (
     Outlook,
     collect,
 )
+from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removed
 from stratalog.objectlog.collection.sweep_log import SweepProgress, SweepReport, sweep, sweep_noting
 from stratalog.objectlog.collection.unlinked_objects import Amount, OnLeft, Survey
 
@@ -16,7 +17,9 @@ __all__ = [
     "Collected",
     "Collector",
     "OnLeft",
+    "OnRemoved",
     "Outlook",
+    "Removed",
     "Survey",
     "SweepProgress",
     "SweepReport",

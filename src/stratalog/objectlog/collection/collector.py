@@ -22,6 +22,11 @@ import msgspec
 
 from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound
 from stratalog.objectlog.append import LogWriter
+from stratalog.objectlog.collection.collection_plan import plan_collection
+from stratalog.objectlog.collection.compaction_check import check_compaction
+from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removal, Removed
+from stratalog.objectlog.collection.plan_check import check_plan
+from stratalog.objectlog.collection.reach import Reach, Root
 from stratalog.objectlog.holds import Cursor, CursorStore, Pin, PinStore, detach_fork
 from stratalog.objectlog.options import MIB, CollectorOptions
 from stratalog.objectlog.stored import (
@@ -37,20 +42,7 @@ from stratalog.objectlog.stored import (
     load_manifest,
     writer_label,
 )
-from stratalog.objectlog.tree import (
-    OnProgress,
-    Reach,
-    Reloads,
-    Removal,
-    Removed,
-    Root,
-    Tree,
-    amend,
-    check_compaction,
-    check_plan,
-    missing,
-    plan_collection,
-)
+from stratalog.objectlog.tree import Reloads, Tree, amend, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
     Blob,
@@ -189,7 +181,7 @@ class Collector:
         await self._note_published(plan)
         return manifest
 
-    async def delete(self, on_progress: OnProgress | None = None) -> Removed:
+    async def delete(self, on_progress: OnRemoved | None = None) -> Removed:
         """Phase three: delete what the published plan dropped, then empty the plan.
 
         Waits for the rest of ``interval_s`` since the publication, for the sake of slow readers.
@@ -219,7 +211,7 @@ class Collector:
         return removed
 
     async def _delete_compacted(
-        self, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnProgress | None
+        self, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnRemoved | None
     ) -> Removed:
         """Delete what was below the old root, and is below neither the new one nor a pin.
 
@@ -237,11 +229,11 @@ class Collector:
         await self._empty(plan)
         return removed
 
-    async def finish(self, on_progress: OnProgress | None = None) -> Removed:
+    async def finish(self, on_progress: OnRemoved | None = None) -> Removed:
         """Finish or undo the change of the past that another run has left."""
         return await self._finish(on_progress)
 
-    async def run(self, plan: Garbage, on_progress: OnProgress | None = None) -> Removed:
+    async def run(self, plan: Garbage, on_progress: OnRemoved | None = None) -> Removed:
         """Install the plan of a compaction, publish it, and delete what it drops.
 
         ``Conflict`` if another one is under way, or if the tree has changed since it was made. One
@@ -256,7 +248,7 @@ class Collector:
         await self.publish()
         return await self.delete(on_progress)
 
-    async def clear_pins(self, on_progress: OnProgress | None = None) -> Removed:
+    async def clear_pins(self, on_progress: OnRemoved | None = None) -> Removed:
         """Delete what only pins held that are released now, or that are past their expiry.
 
         The manifest is read between two listings. It is younger than what the released pins point
@@ -307,7 +299,7 @@ class Collector:
         await self._empty(plan)
 
     async def collect(
-        self, cut_off: int | None = None, on_progress: OnProgress | None = None
+        self, cut_off: int | None = None, on_progress: OnRemoved | None = None
     ) -> Collected:
         """All three phases, after finishing what another run has left."""
         _check_cut_off(cut_off)
@@ -337,7 +329,7 @@ class Collector:
         manifest, _ = await load_manifest(self._store)
         return Collected(manifest.first_offset, 0, 0, 0, removed)
 
-    async def _finish(self, on_progress: OnProgress | None) -> Removed:
+    async def _finish(self, on_progress: OnRemoved | None) -> Removed:
         """Finish or undo the collection that another run has left."""
         plan, state = await self.plan()
         if plan is None:
@@ -350,7 +342,7 @@ class Collector:
                 return Removed()
         return await self.delete(on_progress)
 
-    def _removal(self, on_progress: OnProgress | None = None, keep: Sequence[Root] = ()) -> Removal:
+    def _removal(self, on_progress: OnRemoved | None = None, keep: Sequence[Root] = ()) -> Removal:
         return Removal(
             self._store,
             self._tree,
@@ -491,7 +483,7 @@ async def collect(
     *,
     cut_off: int | None = None,
     through: LogWriter | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnRemoved | None = None,
     options: CollectorOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Collected:

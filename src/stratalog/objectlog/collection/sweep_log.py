@@ -32,6 +32,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stratalog.errors import Conflict, NotFound
+from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.collection.unlinked_objects import (
     UNKNOWN_PATHS_MAX,
     Amount,
@@ -57,7 +58,7 @@ from stratalog.objectlog.stored import (
     load_manifest,
     own,
 )
-from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, on_newest_tree, raise_epoch
+from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store
 

@@ -24,9 +24,10 @@ from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
 from stratalog.indexset import EMPTY as NOTHING
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.append import LogWriter
-from stratalog.objectlog.collection import Collector
+from stratalog.objectlog.collection import Collector, Removed
 from stratalog.objectlog.compaction.relink import Replaced, changed, plan_compaction, replant
 from stratalog.objectlog.compaction.rewrite import OnProgress, Rewrite, Rewriter
+from stratalog.objectlog.compaction.rewrite_groups import Candidate, Group, group, neighbourhoods
 from stratalog.objectlog.holds import Stage
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
@@ -42,14 +43,9 @@ from stratalog.objectlog.stored import (
     writer_label,
 )
 from stratalog.objectlog.tree import (
-    Candidate,
-    Group,
     Reloads,
-    Removed,
     Tree,
     Window,
-    group,
-    neighbourhoods,
     survivors_of,
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from stratalog.errors import Conflict
 from stratalog.indexset import IndexSet
+from stratalog.objectlog.compaction.repack import Loose, opened, packed
+from stratalog.objectlog.compaction.rewrite_groups import Group
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stored import (
     FORMAT,
@@ -26,7 +28,7 @@ from stratalog.objectlog.stored import (
     SnapshotPointer,
     UploadNames,
 )
-from stratalog.objectlog.tree import Group, Loose, Tree, Unloaded, make_snapshot, opened, packed
+from stratalog.objectlog.tree import Nodes, Tree, make_snapshot, with_nodes
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
 
@@ -61,7 +63,6 @@ async def replant(
 ) -> Replanted:
     """The tree with these in place. ``Conflict`` if what they replace is not there any more."""
     overlaps = _overlapping(replaced)
-    nodes = await _nodes_above(manifest, overlaps, tree)
     made: list[Snapshot] = []
 
     def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
@@ -69,15 +70,13 @@ async def replant(
         made.append(make_snapshot(children, depth, path, writer))
         return made[-1].pointer()
 
-    while True:
+    def pack(nodes: Nodes) -> list[Entry]:
         made.clear()
-        try:
-            items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
-            entries = packed(items, nodes, make, NODE_ENTRIES_MAX)
-        except Unloaded as unloaded:
-            nodes[unloaded.pointer.path] = await tree.snapshot(unloaded.pointer)
-            continue
-        return Replanted(entries, _reached(entries, made))
+        items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
+        return packed(items, nodes, make, NODE_ENTRIES_MAX)
+
+    entries = await with_nodes(tree, pack, await _nodes_above(manifest, overlaps, tree))
+    return Replanted(entries, _reached(entries, made))
 
 
 def plan_compaction(

@@ -18,10 +18,11 @@ import msgspec
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.relink import Replaced
+from stratalog.objectlog.compaction.rewrite_groups import Group
 from stratalog.objectlog.holds import Stage
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.stored import Fragment, UploadNames
-from stratalog.objectlog.tree import Group, Survivors, Tree, joined, survivors_of
+from stratalog.objectlog.tree import Survivors, Tree, joined, survivors_of
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import Patience, Store, get_then, put_once

@@ -1,84 +1,47 @@
 """The tree below a manifest: walking it, and what the next manifest should be. Mostly pure."""
 
-from stratalog.objectlog.tree.amend_manifest import (
-    Change,
-    amend,
-    check_amendment,
-    is_version,
-    raise_epoch,
-)
+from stratalog.objectlog.tree.amend_manifest import Change, amend, check_amendment, is_version
 from stratalog.objectlog.tree.bulk_link import Grafted, graft
-from stratalog.objectlog.tree.collection_plan import plan_collection
-from stratalog.objectlog.tree.compaction_check import check_compaction
-from stratalog.objectlog.tree.delete_unreachable import (
-    DELETE_BATCH,
-    OnProgress,
-    Removal,
-    Removed,
-    delete_surely,
-)
+from stratalog.objectlog.tree.deletion import DELETE_BATCH, delete_surely
 from stratalog.objectlog.tree.filter_rows import Survivors, joined, survivors_of
 from stratalog.objectlog.tree.fold import (
-    Rollup,
-    RollupPlan,
-    apply_rollup,
+    Fold,
+    FoldPlan,
+    apply_fold,
     children_of,
     make_snapshot,
-    plan_rollup,
+    plan_fold,
 )
-from stratalog.objectlog.tree.link_fragments import (
-    Verdict,
-    judge,
-    link,
-    note_linked,
-    only_the_past_changed,
-)
-from stratalog.objectlog.tree.plan_check import check_plan
-from stratalog.objectlog.tree.prefix import Prefix, prefix_of
-from stratalog.objectlog.tree.reach import Reach, Root
+from stratalog.objectlog.tree.link_fragments import link, note_linked
+from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
 from stratalog.objectlog.tree.reload import Reloads, missing, on_newest_tree
-from stratalog.objectlog.tree.repack import Loose, opened, packed
 from stratalog.objectlog.tree.retention import Cut, find_retention_cut
-from stratalog.objectlog.tree.rewrite_groups import Candidate, Group, group, neighbourhoods
-from stratalog.objectlog.tree.settle import judge_by_owner
-from stratalog.objectlog.tree.split_fragment import encode_part
-from stratalog.objectlog.tree.trim_tree import Unloaded
-from stratalog.objectlog.tree.walk import Tree, Window, cut, key_of
+from stratalog.objectlog.tree.settle import Verdict, judge, judge_by_owner, only_the_past_changed
+from stratalog.objectlog.tree.walk import Tree, key_of
+from stratalog.objectlog.tree.window import Window, cut
 
 __all__ = [
     "DELETE_BATCH",
-    "Candidate",
     "Change",
     "Cut",
+    "Fold",
+    "FoldPlan",
     "Grafted",
-    "Group",
-    "Loose",
-    "OnProgress",
-    "Prefix",
-    "Reach",
+    "Nodes",
     "Reloads",
-    "Removal",
-    "Removed",
-    "Rollup",
-    "RollupPlan",
-    "Root",
     "Survivors",
     "Tree",
-    "Unloaded",
     "Verdict",
     "Window",
     "amend",
-    "apply_rollup",
+    "apply_fold",
     "check_amendment",
-    "check_compaction",
-    "check_plan",
+    "children_in",
     "children_of",
     "cut",
     "delete_surely",
-    "encode_part",
     "find_retention_cut",
     "graft",
-    "group",
     "is_version",
     "joined",
     "judge",
@@ -87,15 +50,10 @@ __all__ = [
     "link",
     "make_snapshot",
     "missing",
-    "neighbourhoods",
     "note_linked",
     "on_newest_tree",
     "only_the_past_changed",
-    "opened",
-    "packed",
-    "plan_collection",
-    "plan_rollup",
-    "prefix_of",
-    "raise_epoch",
+    "plan_fold",
     "survivors_of",
+    "with_nodes",
 ]

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from stratalog.errors import NotFound
 from stratalog.invariants import invariant
 from stratalog.objectlog.stored import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
-from stratalog.objectlog.tree.link_fragments import only_the_past_changed
 from stratalog.objectlog.tree.reload import Load
-from stratalog.runtime import Runtime
+from stratalog.objectlog.tree.settle import only_the_past_changed
 from stratalog.store import Blob, Landed, Patience, Store, swap
 
 Change = Callable[[Manifest], Manifest | None]
@@ -74,17 +71,3 @@ def check_amendment(before: Manifest, after: Manifest) -> None:
     invariant(only_the_past_changed(before, after), "an amendment leaves the tail alone")
     invariant(before.setsum == after.setsum, "an amendment conserves the setsum")
     invariant(before.write_id != after.write_id, "every version has a fresh write id")
-
-
-async def raise_epoch(store: Store, epoch: int, runtime: Runtime, timeout_s: float) -> Manifest:
-    """See to it that ``sweep_epoch`` is at least ``epoch``.
-
-    From then on, what began to be uploaded in an earlier epoch cannot be linked any more.
-    """
-
-    def change(manifest: Manifest) -> Manifest | None:
-        if manifest.sweep_epoch >= epoch:
-            return None
-        return msgspec.structs.replace(manifest, sweep_epoch=epoch, write_id=runtime.new_id())
-
-    return await amend(store, change, Patience(runtime, timeout_s))

@@ -2,9 +2,9 @@
 
     root    [ d1 d1 | f1 f2 f3 ] + g1 … g200
     leaves  [ d1 d1 (f1 f2 f3 g1 … g47) (g48 …) (…) (… g199) | g200 ]       evenly filled
-    then    roll-ups, as a writer does them, until none is due
+    then    folds, as a writer does them, until none is due
 
-A few new fragments simply join the root, and a roll-up follows when it is due. The newest fragment
+A few new fragments simply join the root, and a fold follows when it is due. The newest fragment
 stays in the root, and no node has a single child. Nothing is stored here.
 """
 
@@ -20,17 +20,17 @@ from stratalog.errors import StratalogError
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, UploadNames
 from stratalog.objectlog.tree.fold import (
-    Rollup,
-    RollupPlan,
-    apply_rollup,
+    Fold,
+    FoldPlan,
+    apply_fold,
     children_of,
     make_snapshot,
-    plan_rollup,
+    plan_fold,
 )
 from stratalog.objectlog.tree.walk import Tree
 from stratalog.setsum import Setsum
 
-ROLLUP_ENTRIES = WriterOptions.rollup_entries
+FOLD_ENTRIES = WriterOptions.rollup_entries
 NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
 
 
@@ -52,14 +52,14 @@ async def graft(manifest: Manifest, tree: Tree, names: UploadNames, writer: str)
             snapshots=(*manifest.snapshots, *(leaf.pointer() for leaf in leaves)),
             fragments=manifest.fragments[-1:],
         )
-    while (plan := plan_rollup(manifest, ROLLUP_ENTRIES, NODE_ENTRIES_MAX)) is not None:
+    while (plan := plan_fold(manifest, FOLD_ENTRIES, NODE_ENTRIES_MAX)) is not None:
         host = await _host(plan, tree, made)
         children, replaced = children_of(plan, host, NODE_ENTRIES_MAX)
         node = _node(children, plan.depth, names, writer)
-        rolled = apply_rollup(manifest, Rollup(node.pointer(), replaced, manifest.sweep_epoch))
-        if rolled is None:
+        folded = apply_fold(manifest, Fold(node.pointer(), replaced, manifest.sweep_epoch))
+        if folded is None:
             break
-        manifest, made[node.path] = rolled, node
+        manifest, made[node.path] = folded, node
         if plan.host is not None and plan.host.path in replaced:
             made.pop(plan.host.path, None)
     return Grafted(manifest, list(made.values()))
@@ -77,8 +77,8 @@ def _node(children: Sequence[Entry], depth: int, names: UploadNames, writer: str
     return make_snapshot(children, depth, path, writer)
 
 
-async def _host(plan: RollupPlan, tree: Tree, made: dict[str, Snapshot]) -> Snapshot | None:
-    """The node that may lend its children. A roll-up does without one that cannot be read."""
+async def _host(plan: FoldPlan, tree: Tree, made: dict[str, Snapshot]) -> Snapshot | None:
+    """The node that may lend its children. A fold does without one that cannot be read."""
     if plan.host is None:
         return None
     if plan.host.path in made:

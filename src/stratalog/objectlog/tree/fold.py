@@ -35,7 +35,7 @@ from stratalog.setsum import Setsum
 
 
 @dataclass(frozen=True, slots=True)
-class RollupPlan:
+class FoldPlan:
     """These neighbours move into a snapshot; ``host`` precedes them and may lend its children."""
 
     host: SnapshotPointer | None
@@ -44,7 +44,7 @@ class RollupPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollup:
+class Fold:
     """A stored snapshot that is ready to take the place of the entries with these paths."""
 
     pointer: SnapshotPointer
@@ -52,20 +52,20 @@ class Rollup:
     sweep_epoch: int
 
 
-def plan_rollup(manifest: Manifest, rollup_entries: int, entries_max: int) -> RollupPlan | None:
+def plan_fold(manifest: Manifest, fold_entries: int, entries_max: int) -> FoldPlan | None:
     """What to move next: the deepest kind that is due, since it is the rarest."""
     snapshots = manifest.snapshots
     depths = sorted({pointer.depth for pointer in snapshots}, reverse=True)
     for depth in depths:
         low, high = _last_run(snapshots, depth)
-        if high - low >= rollup_entries:
+        if high - low >= fold_entries:
             host = snapshots[low - 1] if low > 0 else None
             chosen: Sequence[Entry] = snapshots[low : min(high, low + entries_max)]
-            return RollupPlan(_able(host, depth + 1), tuple(chosen), depth + 1)
+            return FoldPlan(_able(host, depth + 1), tuple(chosen), depth + 1)
     old = manifest.fragments[:-1]
-    if len(old) >= rollup_entries:
+    if len(old) >= fold_entries:
         host = snapshots[-1] if snapshots else None
-        return RollupPlan(_able(host, 1), old[:entries_max], 1)
+        return FoldPlan(_able(host, 1), old[:entries_max], 1)
     return None
 
 
@@ -85,7 +85,7 @@ def _able(host: SnapshotPointer | None, depth: int) -> SnapshotPointer | None:
 
 
 def children_of(
-    plan: RollupPlan, host: Snapshot | None, entries_max: int
+    plan: FoldPlan, host: Snapshot | None, entries_max: int
 ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """The children of the new node, and the paths of what it replaces."""
     paths = tuple(entry.path for entry in plan.entries)
@@ -109,24 +109,24 @@ def make_snapshot(children: Sequence[Entry], depth: int, path: str, writer: str)
     )
 
 
-def apply_rollup(manifest: Manifest, rollup: Rollup) -> Manifest | None:
+def apply_fold(manifest: Manifest, fold: Fold) -> Manifest | None:
     """The manifest with the snapshot in place, or None if it no longer fits there."""
     entries = manifest.entries
     paths = [entry.path for entry in entries]
-    if rollup.sweep_epoch != manifest.sweep_epoch or rollup.replaced[0] not in paths:
+    if fold.sweep_epoch != manifest.sweep_epoch or fold.replaced[0] not in paths:
         return None
-    low = paths.index(rollup.replaced[0])
-    high = low + len(rollup.replaced)
-    if tuple(paths[low:high]) != rollup.replaced or high >= len(paths):
+    low = paths.index(fold.replaced[0])
+    high = low + len(fold.replaced)
+    if tuple(paths[low:high]) != fold.replaced or high >= len(paths):
         return None
     spans = (entries[low].start.offset, entries[high - 1].limit.offset)
-    if spans != (rollup.pointer.start.offset, rollup.pointer.limit.offset):
+    if spans != (fold.pointer.start.offset, fold.pointer.limit.offset):
         return None  # a compaction let one of them stand for a neighbour as well
-    if low > 0 and depth_of(entries[low - 1]) < rollup.pointer.depth:
+    if low > 0 and depth_of(entries[low - 1]) < fold.pointer.depth:
         return None  # a collection left something shallower before it
     moved = Setsum.total(entry.setsum for entry in entries[low:high])
-    invariant(moved == rollup.pointer.setsum, "a roll-up moves exactly what it replaces")
-    kept = (*entries[:low], rollup.pointer, *entries[high:])
+    invariant(moved == fold.pointer.setsum, "a fold moves exactly what it replaces")
+    kept = (*entries[:low], fold.pointer, *entries[high:])
     return msgspec.structs.replace(
         manifest,
         snapshots=tuple(entry for entry in kept if isinstance(entry, SnapshotPointer)),

@@ -14,11 +14,11 @@ A pure function over nodes that are already loaded; ``Unloaded`` names the one t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, SnapshotPointer
-from stratalog.objectlog.tree.trim_tree import Unloaded
+from stratalog.objectlog.stored import Entry, Fragment, Manifest
+from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
 from stratalog.objectlog.tree.walk import Tree
 
 
@@ -32,7 +32,7 @@ class Cut:
 
 def retention_cut(
     manifest: Manifest,
-    nodes: Mapping[str, Snapshot],
+    nodes: Nodes,
     *,
     before_us: int | None = None,
     bytes_max: int | None = None,
@@ -48,9 +48,9 @@ def retention_cut(
         if counted_to is None or entry.limit.offset <= counted_to
     ]
     total = sum(entry.num_bytes for entry in judged)
-    cutting = _Cutting(nodes, before_us, bytes_max, counted_to, manifest.first_offset, total)
-    cutting.advance(manifest.entries, holds_newest=True)
-    return Cut(cutting.cut, total - cutting.left)
+    found = _RetentionCut(nodes, before_us, bytes_max, counted_to, manifest.first_offset, total)
+    found.advance(manifest.entries, holds_newest=True)
+    return Cut(found.cut, total - found.left)
 
 
 async def find_retention_cut(
@@ -62,23 +62,18 @@ async def find_retention_cut(
     counted_to: int | None = None,
 ) -> Cut:
     """The same, reading the nodes that it takes. ``NotFound`` if one is gone meanwhile."""
-    nodes: dict[str, Snapshot] = {}
-    while True:
-        try:
-            return retention_cut(
-                manifest,
-                nodes,
-                before_us=before_us,
-                bytes_max=bytes_max,
-                counted_to=counted_to,
-            )
-        except Unloaded as missing:
-            nodes[missing.pointer.path] = await tree.snapshot(missing.pointer)
+
+    def find(nodes: Nodes) -> Cut:
+        return retention_cut(
+            manifest, nodes, before_us=before_us, bytes_max=bytes_max, counted_to=counted_to
+        )
+
+    return await with_nodes(tree, find)
 
 
 @dataclass(slots=True)
-class _Cutting:
-    nodes: Mapping[str, Snapshot]
+class _RetentionCut:
+    nodes: Nodes
     before_us: int | None
     bytes_max: int | None
     counted_to: int | None
@@ -97,8 +92,7 @@ class _Cutting:
                 continue
             if isinstance(entry, Fragment) or not self._begins_to_go(entry):
                 return False
-            children = self._children(entry)
-            if not self.advance(children, holds_newest=is_last):
+            if not self.advance(children_in(self.nodes, entry), holds_newest=is_last):
                 return False
         return True
 
@@ -119,9 +113,3 @@ class _Cutting:
 
     def _counts(self, entry: Entry) -> bool:
         return self.counted_to is None or entry.limit.offset <= self.counted_to
-
-    def _children(self, pointer: SnapshotPointer) -> tuple[Entry, ...]:
-        node = self.nodes.get(pointer.path)
-        if node is None or not node.fits(pointer):
-            raise Unloaded(pointer)
-        return node.entries

@@ -1,16 +1,68 @@
-"""When the root alone cannot tell whether an attempt happened: who owns its first offset now?"""
+"""Settling a lost compare-and-swap of the manifest: what became of an attempt to link fragments?
+
+A put whose answer was lost, or that was refused, may have happened. The stored manifest tells:
+
+    1  ``linked`` names this incarnation: it happened if the number is high enough.
+    2  ``linked`` remembers all incarnations that there were and does not name this one, or the
+       tail has not passed the first offset: it did not happen.
+    3  Otherwise whoever owns the first offset now has written it. If the root does not say, the
+       tree is walked; a fragment that was rewritten tells nothing.
+
+If it did not happen and only the past of the log changed, the same fragments can be linked again.
+"""
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Sequence
 
 from stratalog.errors import StratalogError
-from stratalog.objectlog.stored import Fragment, Manifest
-from stratalog.objectlog.tree.link_fragments import Verdict, judge_owner
-from stratalog.objectlog.tree.walk import Tree, Window
+from stratalog.objectlog.stored import LINKED_MAX, Fragment, Manifest
+from stratalog.objectlog.tree.walk import Tree
+from stratalog.objectlog.tree.window import Window
 
 log = logging.getLogger(__name__)
+
+
+class Verdict(enum.Enum):
+    """What a stored manifest tells about fragments that one incarnation tried to link."""
+
+    HAPPENED = "happened"
+    DID_NOT = "did not happen"
+    OPEN = "cannot be told from the root alone"
+
+
+def judge(stored: Manifest, fragments: Sequence[Fragment], incarnation: str) -> Verdict:
+    """Whether an attempt to link ``fragments`` happened.
+
+    Valid once the version that the attempt would have replaced is gone: then it can no longer land.
+    """
+    linked = stored.linked or {}
+    last = fragments[-1].seq_no
+    assert isinstance(last, int)
+    highest = linked.get(incarnation)
+    if highest is not None:
+        return Verdict.HAPPENED if highest >= last else Verdict.DID_NOT
+    start = fragments[0].start.offset
+    if len(linked) < LINKED_MAX or stored.tail.offset <= start:
+        return Verdict.DID_NOT
+    for entry in stored.fragments:
+        if entry.start.offset <= start < entry.limit.offset:
+            return judge_owner(entry, incarnation)
+    return Verdict.OPEN
+
+
+def judge_owner(owner: Fragment, incarnation: str) -> Verdict:
+    """The same from the fragment that holds the first offset now. A rewritten one tells nothing."""
+    if owner.incarnation is None or owner.is_sparse or owner.unknown is not None:
+        return Verdict.OPEN
+    return Verdict.HAPPENED if owner.incarnation == incarnation else Verdict.DID_NOT
+
+
+def only_the_past_changed(before: Manifest, after: Manifest) -> bool:
+    """Whether fragments built to continue ``before`` also continue ``after``."""
+    return before.tail.offset == after.tail.offset and before.next_seq_no == after.next_seq_no
 
 
 async def judge_by_owner(

@@ -19,10 +19,10 @@ import pyarrow as pa
 from stratalog.blocking import loop_thread
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import CompactOptions
-from stratalog.objectlog.compaction import OnProgress, Replaced, Rewrite, Rewriter
+from stratalog.objectlog.compaction import Group, OnProgress, Replaced, Rewrite, Rewriter
 from stratalog.objectlog.holds import Stage
 from stratalog.objectlog.stored import ByteCache, Snapshot, UploadNames
-from stratalog.objectlog.tree import Group, Tree
+from stratalog.objectlog.tree import Tree
 from stratalog.pipeline.spark import (
     frame_of,
     readable_spark_errors,

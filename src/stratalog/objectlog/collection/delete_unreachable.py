@@ -15,19 +15,18 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stratalog.errors import Corrupt, NotFound, Unavailable, Unknown
+from stratalog.errors import Corrupt, NotFound
 from stratalog.invariants import invariant
+from stratalog.objectlog.collection.plan_check import OWNED
+from stratalog.objectlog.collection.reach import Reach, Reached
 from stratalog.objectlog.stored import Entry, Fragment, Garbage, Manifest, Snapshot, SnapshotPointer
-from stratalog.objectlog.tree.plan_check import OWNED
-from stratalog.objectlog.tree.reach import Reach, Reached
-from stratalog.objectlog.tree.walk import Tree
+from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely
 from stratalog.runtime import Runtime
 from stratalog.store import Patience, Store
 
 T = TypeVar("T")
 
 NODES_AT_ONCE = 64
-DELETE_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ class Removed:
         )
 
 
-OnProgress = Callable[[Removed], None]
+OnRemoved = Callable[[Removed], None]
+"""Called with what was deleted so far."""
 
 
 class Removal:
@@ -58,7 +58,7 @@ class Removal:
         tree: Tree,
         timeout_s: float,
         runtime: Runtime,
-        on_progress: OnProgress | None = None,
+        on_progress: OnRemoved | None = None,
         keep: Reach | None = None,
     ) -> None:
         self._store = store
@@ -139,17 +139,6 @@ class Removal:
         if self._keep is None or not entries:
             return Reached(set(), set())
         return await self._keep.of(entries)
-
-
-async def delete_surely(store: Store, paths: Sequence[str], patience: Patience) -> None:
-    """Delete objects whose names are never used again, repeating what was not answered."""
-    while True:
-        try:
-            await store.delete_many(paths)
-            return
-        except (Unavailable, Unknown) as error:
-            if not await patience.pause():
-                raise Unavailable(f"could not delete in time: {error}") from error
 
 
 def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

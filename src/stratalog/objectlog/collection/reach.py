@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from stratalog.errors import NotFound
 from stratalog.objectlog.stored import Entry, SnapshotPointer, depth_of
-from stratalog.objectlog.tree.walk import Tree, Window
+from stratalog.objectlog.tree import Tree, Window
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Sequence
 
 from stratalog.errors import Corrupt
+from stratalog.objectlog.collection.plan_check import OWNED
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     Entry,
@@ -27,8 +28,7 @@ from stratalog.objectlog.stored import (
     check_adjacent,
     depth_of,
 )
-from stratalog.objectlog.tree.plan_check import OWNED
-from stratalog.objectlog.tree.walk import Tree
+from stratalog.objectlog.tree import Tree
 from stratalog.setsum import Setsum
 
 

@@ -11,12 +11,11 @@ as in every log. Pure functions over nodes that are loaded; ``Unloaded`` names t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stratalog.objectlog.stored import Entry, Fragment, Snapshot, SnapshotPointer, in_base
-from stratalog.objectlog.tree.fold import make_snapshot
-from stratalog.objectlog.tree.trim_tree import Unloaded
+from stratalog.objectlog.stored import Entry, Fragment, Snapshot, in_base
+from stratalog.objectlog.tree import Nodes, children_in, make_snapshot
 from stratalog.setsum import Setsum
 
 
@@ -37,7 +36,7 @@ def prefix_of(
     entries: Sequence[Entry],
     limit: int,
     base: str,
-    nodes: Mapping[str, Snapshot],
+    nodes: Nodes,
     name: Callable[[Setsum], str],
     writer: str,
 ) -> Prefix:
@@ -57,14 +56,7 @@ def prefix_of(
         if isinstance(last, Fragment):
             whole = (last,) if last.limit.offset == limit else ()
             return Prefix((*kept, *whole), tuple(made), last)
-        level, depth = [in_base(e, last.base) for e in _children(last, nodes)], last.depth
-
-
-def _children(pointer: SnapshotPointer, nodes: Mapping[str, Snapshot]) -> Sequence[Entry]:
-    node = nodes.get(pointer.path)
-    if node is None or not node.fits(pointer):
-        raise Unloaded(pointer)
-    return node.entries
+        level, depth = [in_base(e, last.base) for e in children_in(nodes, last)], last.depth
 
 
 def _sum(entries: Sequence[Entry]) -> Setsum:

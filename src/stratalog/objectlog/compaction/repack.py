@@ -14,12 +14,12 @@ Pure, but for the children of a node that must be opened: ``Unloaded`` names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from stratalog.objectlog.stored import Entry, Snapshot, SnapshotPointer, depth_of
-from stratalog.objectlog.tree.trim_tree import Unloaded
+from stratalog.objectlog.stored import Entry, SnapshotPointer, depth_of
+from stratalog.objectlog.tree import Nodes, children_in
 
 Make = Callable[[Sequence[Entry], int], SnapshotPointer]
 """Makes a node of this depth over these children."""
@@ -36,16 +36,12 @@ class Loose(NamedTuple):
         return depth_of(self.entry)
 
 
-def opened(
-    entries: Sequence[Entry], nodes: Mapping[str, Snapshot], wanted: Callable[[Entry], bool]
-) -> list[Loose]:
+def opened(entries: Sequence[Entry], nodes: Nodes, wanted: Callable[[Entry], bool]) -> list[Loose]:
     """The entries with every wanted node in place of its pointer, down to fragments."""
     return _opened([Loose(entry, opened=False) for entry in entries], nodes, wanted)
 
 
-def _opened(
-    items: Sequence[Loose], nodes: Mapping[str, Snapshot], wanted: Callable[[Entry], bool]
-) -> list[Loose]:
+def _opened(items: Sequence[Loose], nodes: Nodes, wanted: Callable[[Entry], bool]) -> list[Loose]:
     found: list[Loose] = []
     for item in items:
         if isinstance(item.entry, SnapshotPointer) and wanted(item.entry):
@@ -55,9 +51,7 @@ def _opened(
     return found
 
 
-def packed(
-    items: Sequence[Loose], nodes: Mapping[str, Snapshot], make: Make, entries_max: int
-) -> list[Entry]:
+def packed(items: Sequence[Loose], nodes: Nodes, make: Make, entries_max: int) -> list[Entry]:
     """The entries of a root, in which nothing is loose that was in a node."""
     depth, found = 0, list(items)
     while any(item.depth > depth or (item.opened and item.depth == depth) for item in found):
@@ -69,7 +63,7 @@ def packed(
 def _pack_level(
     items: Sequence[Loose],
     depth: int,
-    nodes: Mapping[str, Snapshot],
+    nodes: Nodes,
     make: Make,
     entries_max: int,
 ) -> list[Loose]:
@@ -112,8 +106,5 @@ def _nodes(run: Sequence[Loose], depth: int, make: Make, entries_max: int) -> li
     ]
 
 
-def _children(pointer: SnapshotPointer, nodes: Mapping[str, Snapshot]) -> list[Loose]:
-    node = nodes.get(pointer.path)
-    if node is None or not node.fits(pointer):
-        raise Unloaded(pointer)
-    return [Loose(entry, opened=True) for entry in node.entries]
+def _children(pointer: SnapshotPointer, nodes: Nodes) -> list[Loose]:
+    return [Loose(entry, opened=True) for entry in children_in(nodes, pointer)]

@@ -14,7 +14,7 @@ Pure functions over nodes that are already loaded; ``Unloaded`` names the one th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stratalog.objectlog.stored import (
@@ -26,16 +26,8 @@ from stratalog.objectlog.stored import (
     SnapshotPointer,
     depth_of,
 )
-from stratalog.objectlog.tree.fold import make_snapshot
+from stratalog.objectlog.tree import Nodes, children_in, make_snapshot
 from stratalog.setsum import Setsum
-
-
-class Unloaded(Exception):
-    """This node must be read before the tree can be trimmed."""
-
-    def __init__(self, pointer: SnapshotPointer) -> None:
-        super().__init__(pointer.path)
-        self.pointer = pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +51,12 @@ class Trim:
 def trim(
     manifest: Manifest,
     cut: int,
-    nodes: Mapping[str, Snapshot],
+    nodes: Nodes,
     name: Callable[[Setsum], str],
     writer: str,
 ) -> Trim | None:
     """Drop every fragment that ends at or before ``cut``. None if there is none."""
-    work = _Trimming(cut, nodes, name, writer)
+    work = _Trim(cut, nodes, name, writer)
     entries = manifest.entries
     kept = work.without_the_past(entries)
     if not work.dropped:
@@ -93,9 +85,9 @@ def trim(
 
 
 @dataclass(slots=True)
-class _Trimming:
+class _Trim:
     cut: int
-    nodes: Mapping[str, Snapshot]
+    nodes: Nodes
     name: Callable[[Setsum], str]
     writer: str
     dropped: list[Entry] = field(default_factory=list)
@@ -113,7 +105,7 @@ class _Trimming:
         first, after = entries[gone], tuple(entries[gone + 1 :])
         if isinstance(first, Fragment) or first.start.offset >= self.cut:
             return (first, *after)
-        before = self._children(first)
+        before = children_in(self.nodes, first)
         children = self.without_the_past(before)
         if children == before:
             return (first, *after)
@@ -130,7 +122,7 @@ class _Trimming:
 
     def _joined(self, entry: Entry, host: SnapshotPointer) -> SnapshotPointer:
         self.replaced.append(host)
-        return self._make(self._placed(entry, self._children(host)), host.depth)
+        return self._make(self._placed(entry, children_in(self.nodes, host)), host.depth)
 
     def _make(self, children: Sequence[Entry], depth: int) -> SnapshotPointer:
         path = self.name(Setsum.total(child.setsum for child in children))
@@ -138,17 +130,11 @@ class _Trimming:
         self.made.append(node)
         return node.pointer()
 
-    def _children(self, pointer: SnapshotPointer) -> tuple[Entry, ...]:
-        node = self.nodes.get(pointer.path)
-        if node is None or not node.fits(pointer):
-            raise Unloaded(pointer)
-        return node.entries
-
     def first_fragment(self, entries: Sequence[Entry]) -> Fragment | None:
         made = {node.path: node.entries for node in self.made}
         while entries:
             first = entries[0]
             if isinstance(first, Fragment):
                 return first
-            entries = made.get(first.path) or self._children(first)
+            entries = made.get(first.path) or children_in(self.nodes, first)
         return None

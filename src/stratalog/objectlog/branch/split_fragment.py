@@ -18,8 +18,7 @@ from stratalog.objectlog.stored import (
     encode_fragment,
     sum_of_records,
 )
-from stratalog.objectlog.tree.filter_rows import survivors_of
-from stratalog.objectlog.tree.walk import Window
+from stratalog.objectlog.tree import Window, survivors_of
 
 
 def encode_part(

@@ -1,23 +1,22 @@
 """From a cut to a plan: reads the few nodes on the cut and writes down what goes.
 
-What to do is decided by ``trimming``; this loads what it asks for and puts the answer into the
-form that is stored.
+``trim_tree`` decides what to do; this loads the nodes that it asks for and puts the answer into
+the form that is stored.
 """
 
 from __future__ import annotations
 
+from stratalog.objectlog.collection.trim_tree import Trim, trim
 from stratalog.objectlog.stored import (
     FIRST_SEQ_NO,
     FORMAT,
     Fragment,
     Garbage,
     Manifest,
-    Snapshot,
     SnapshotPointer,
     UploadNames,
 )
-from stratalog.objectlog.tree.trim_tree import Trim, Unloaded, trim
-from stratalog.objectlog.tree.walk import Tree
+from stratalog.objectlog.tree import Nodes, Tree, with_nodes
 from stratalog.runtime import Runtime
 
 
@@ -26,17 +25,15 @@ async def plan_collection(
 ) -> Garbage | None:
     """The plan that drops every fragment before the cut. None if there is none."""
     names = UploadNames(runtime)
-    nodes: dict[str, Snapshot] = {}
-    while True:
-        try:
-            found = trim(manifest, cut, nodes, names.snapshot, writer)
-        except Unloaded as missing:
-            nodes[missing.pointer.path] = await tree.snapshot(missing.pointer)
-            continue
-        return None if found is None else _written_down(found, manifest, writer, runtime)
+
+    def find(nodes: Nodes) -> Trim | None:
+        return trim(manifest, cut, nodes, names.snapshot, writer)
+
+    found = await with_nodes(tree, find)
+    return None if found is None else _plan_of(found, manifest, writer, runtime)
 
 
-def _written_down(found: Trim, manifest: Manifest, writer: str, runtime: Runtime) -> Garbage:
+def _plan_of(found: Trim, manifest: Manifest, writer: str, runtime: Runtime) -> Garbage:
     after = found.root_after
     return Garbage(
         snapshots_to_drop=tuple(e for e in found.dropped if isinstance(e, SnapshotPointer)),
