@@ -6,14 +6,15 @@ Functions keep a note of their old names in ``RENAMED``, so that tools can list 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,18 +27,27 @@ def renamed_parameters(**new_names: str) -> Callable[[Callable[P, R]], Callable[
     """Let a function take its keyword arguments by their old names too: ``old="new"``."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def translated(*args: P.args, **kwargs: P.kwargs) -> R:
+        def translate(kwargs: dict[str, object]) -> None:
             for old, new in new_names.items():
                 if old in kwargs:
-                    _warn(f"the parameter {old!r} of {function.__qualname__}", new)
+                    _warn(f"the parameter {old!r} of {function.__qualname__}", new, 4)
                     if new in kwargs:
                         raise TypeError(f"{old!r} is the old name of {new!r}: give only one")
                     kwargs[new] = kwargs.pop(old)
+
+        @functools.wraps(function)
+        def translated(*args: P.args, **kwargs: P.kwargs) -> R:
+            translate(kwargs)
             return function(*args, **kwargs)
 
-        setattr(translated, RENAMED, new_names)
-        return translated
+        @functools.wraps(function)
+        async def awaited(*args: P.args, **kwargs: P.kwargs) -> object:
+            translate(kwargs)
+            return await cast(Awaitable[object], function(*args, **kwargs))
+
+        chosen = awaited if inspect.iscoroutinefunction(function) else translated
+        setattr(chosen, RENAMED, new_names)
+        return cast(Callable[P, R], chosen)
 
     return decorate
 
@@ -77,5 +87,5 @@ class _RenamedModules(MetaPathFinder, Loader):
         vars(module)["__getattr__"] = lambda name: getattr(home, name)
 
 
-def _warn(old: str, new: str) -> None:
-    warnings.warn(f"{old} is called {new!r} now", DeprecationWarning, stacklevel=3)
+def _warn(old: str, new: str, stacklevel: int = 3) -> None:
+    warnings.warn(f"{old} is called {new!r} now", DeprecationWarning, stacklevel=stacklevel)

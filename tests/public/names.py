@@ -199,7 +199,8 @@ def _call(value: Callable[..., object]) -> str:
     except (TypeError, ValueError):
         return "(?)"
     word = "async " if inspect.iscoroutinefunction(value) else ""
-    old_names = {new: old for old, new in getattr(value, RENAMED, {}).items()}
+    renamed = value.__init__ if inspect.isclass(value) else value
+    old_names = {new: old for old, new in getattr(renamed, RENAMED, {}).items()}
     return f"{word}({', '.join(_parameters(signature, old_names))})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from importlib import import_module
@@ -52,3 +53,21 @@ def test_an_old_module_can_be_imported_with_a_warning(monkeypatch: pytest.Monkey
     assert old.latest_by_key is pipeline.latest_by_key
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         assert old.nothing
+
+
+@renamed_parameters(doomed="offsets")
+async def erase(offsets: str) -> str:
+    return offsets
+
+
+def test_a_coroutine_function_stays_one() -> None:
+    assert inspect.iscoroutinefunction(erase)
+
+    async def old_way() -> str:
+        return cast(str, await cast(Any, erase)(doomed="a"))
+
+    with pytest.warns(
+        DeprecationWarning, match="'doomed' of erase is called 'offsets' now"
+    ) as told:
+        assert asyncio.run(old_way()) == "a"
+    assert told[0].filename == __file__
