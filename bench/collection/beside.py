@@ -126,10 +126,10 @@ async def _through_the_writer(url: str, log: LogWriter) -> AsyncIterator[list[Wo
         done.append(await collecting)
 
 
-async def collect_until(stop: asyncio.Event, url: str, through: LogWriter | None = None) -> Work:
+async def collect_until(stop: asyncio.Event, url: str, log_writer: LogWriter | None = None) -> Work:
     """Repeatedly move the cursor to the tail and collect."""
     store = open_store(url)
-    collector = Collector(store, through=through, options=AT_ONCE)
+    collector = Collector(store, log_writer=log_writer, options=AT_ONCE)
     cursor = await CursorStore(store).load("mover")
     work = Work()
     while not stop.is_set():

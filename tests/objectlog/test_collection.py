@@ -221,8 +221,8 @@ class TestBehaviour17AtEveryOffset:
                     await log.append(b"%d" % number)
                     if number % 5 == 0:
                         cursor = await cursor.move(draw.randint(cursor.offset, number + 1))
-                        through = log if number % 2 else None
-                        await sl.collect(store, through=through, options=AT_ONCE)
+                        log_writer = log if number % 2 else None
+                        await sl.collect(store, log_writer=log_writer, options=AT_ONCE)
                         rows = await check_whole_log(store)
                         expected = list(range(cursor.offset, number + 1))
                         assert [offset for offset, _, _ in rows] == expected
@@ -615,7 +615,7 @@ class TestBesideOthers:
             store = await made(store_url, cursor=6)
             async with sl.LogWriter.open(store) as log:
                 await log.append(b"10")
-                await sl.collect(store, through=log, options=AT_ONCE)
+                await sl.collect(store, log_writer=log, options=AT_ONCE)
                 assert log.manifest.first_offset == 6
                 assert (await log.append(b"11")).offset == 11
                 assert log.stats["rebases"] == 0
@@ -629,7 +629,7 @@ class TestBesideOthers:
             store = await made(store_url, cursor=6)
             async with sl.LogWriter.open(store) as log:
                 await note_in_manifest(store, "somebody", "was here")
-                await sl.collect(store, through=log, options=AT_ONCE)
+                await sl.collect(store, log_writer=log, options=AT_ONCE)
                 assert (await log.append(b"10")).offset == 10
             await check_collected(store, 6, 11)
 

@@ -176,15 +176,15 @@ class TestWhatGoes:
         async def main() -> None:
             store = await written(MemoryStore(), 4)
             before = await rows_of(store)
-            live, pressing = IndexSet(range(1, 31)) - IndexSet.of([3, 4, 15]), IndexSet.of([15])
-            done = await sl.compact(store, live, up_to=31, pressing=pressing, options=AT_ONCE)
-            assert done.dropped == pressing
+            live, must_drop = IndexSet(range(1, 31)) - IndexSet.of([3, 4, 15]), IndexSet.of([15])
+            done = await sl.compact(store, live, up_to=31, must_drop=must_drop, options=AT_ONCE)
+            assert done.dropped == must_drop
             await check_compacted(store, before, live, 31)
             assert [row[0] for row in await rows_of(store)] == [
                 offset for offset in range(1, 41) if offset != 15
             ]
             with pytest.raises(Invalid, match="15 lives, and is to go"):
-                await sl.compact(store, IndexSet.of([15]), up_to=31, pressing=pressing)
+                await sl.compact(store, IndexSet.of([15]), up_to=31, must_drop=must_drop)
 
         run(main())
 
@@ -203,7 +203,7 @@ class TestWhatGoes:
             done = await sl.compact(store, live, up_to=21, options=STRICT)
             assert not done.dropped
             with pytest.raises(Invalid, match="newer version"):
-                await sl.compact(store, live, up_to=21, pressing=IndexSet.of([1]))
+                await sl.compact(store, live, up_to=21, must_drop=IndexSet.of([1]))
 
         run(main())
 
@@ -392,7 +392,7 @@ class TestOthers:
             async with sl.LogWriter.open(store) as log:
                 appending = [asyncio.ensure_future(log.append(b"w%d" % n)) for n in range(20)]
                 await sl.compact(store, IndexSet.of([3]), up_to=21, options=STRICT)
-                await sl.compact(store, IndexSet.of([3]), up_to=31, through=log, options=STRICT)
+                await sl.compact(store, IndexSet.of([3]), up_to=31, log_writer=log, options=STRICT)
                 offsets = [(await each).offset for each in appending]
             rows = await check_whole_log(store, compacted=True)
             assert sorted(offsets) == list(range(41, 61))

@@ -24,7 +24,7 @@ from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound, StratalogError
 from stratalog.objectlog.collection.sweep_log import sweep_noting
 from stratalog.objectlog.compaction import relink as replanting
-from stratalog.objectlog.erasure import erase_records as erasing
+from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.erasure.certificate import decode_certificate
 from stratalog.objectlog.holds.upload_guard import Stage
 from stratalog.objectlog.stored.fragment import decode_fragment
@@ -363,7 +363,7 @@ class TestHolders:
                 await slow.release()
                 return done
 
-            with patch.object(erasing, "sweep_noting", sweep_and_end):
+            with patch.object(copying, "sweep_noting", sweep_and_end):
                 made = await erased(store, 3)
             assert not made.complete
             (again,) = await sl.finish_erasures(store, options=AT_ONCE)

@@ -21,8 +21,7 @@ from objectlog.whole_log import rows_of, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog import IndexSet, Pin, PinStore
 from stratalog.objectlog.collection.sweep_log import _Sweep, sweep_noting
-from stratalog.objectlog.erasure import erase_records as erasing
-from stratalog.objectlog.erasure.erase_records import Eraser
+from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.holds.upload_guard import list_stages
 from stratalog.objectlog.load.bulk_commit import link_staged
 from stratalog.objectlog.load.bulk_upload import Staging
@@ -101,13 +100,13 @@ class TestAPinThatPointsElsewhere:
         async def main() -> None:
             store = await written(MemoryStore())
             before = await rows_of(store)
-            pin, forget = SlowPin(store), Eraser._forget_index
+            pin, forget = SlowPin(store), copying._forget_index
 
-            async def meanwhile(self: Eraser) -> None:
+            async def meanwhile(*args: Any) -> None:
                 await pin.look()
-                await forget(self)
+                await forget(*args)
 
-            with pin.patched(), patch.object(Eraser, "_forget_index", meanwhile):
+            with pin.patched(), patch.object(copying, "_forget_index", meanwhile):
                 await pin.write()
                 await sl.compact(store, IndexSet(), up_to=11, options=AT_ONCE)
                 made = await erased(store, 3, despite_holders=True)
@@ -140,7 +139,7 @@ class TestAPinThatPointsElsewhere:
             with (
                 pin.patched(),
                 patch.object(_Sweep, "_find_candidates", between),
-                patch.object(erasing, "SweepOptions", small),
+                patch.object(copying, "SweepOptions", small),
             ):
                 await pin.write()
                 await sl.compact(store, IndexSet(), up_to=31, options=AT_ONCE)
@@ -171,7 +170,7 @@ class TestACompactionThatRegistersLate:
                 await pin.release()
                 return done
 
-            with patch.object(erasing, "sweep_noting", sweep_and_upload):
+            with patch.object(copying, "sweep_noting", sweep_and_upload):
                 made = await erased(store, 3, despite_holders=True)
             assert made.complete
             assert not await is_stored(store, 3)
@@ -201,7 +200,7 @@ class TestACompactionThatRegistersLate:
                 await late.upload()
                 return found
 
-            with patch.object(erasing, "list_stages", list_and_upload):
+            with patch.object(copying, "list_stages", list_and_upload):
                 await sl.finish_erasures(store, options=AT_ONCE)
             assert not await is_stored(store, 3)
             late.may_go_on.set()
@@ -260,7 +259,7 @@ class TestALoad:
 
             with (
                 patch.object(_Sweep, "_find_candidates", between),
-                patch.object(erasing, "SweepOptions", small),
+                patch.object(copying, "SweepOptions", small),
             ):
                 made = await erased(store, 13)
             assert rounds > 1

@@ -82,12 +82,12 @@ class TestJudging:
         over = {key for key, row in last.items() if row[3] and row[2] <= expired_by_us}
         live = {row[1] for row in judged if row[0] is None}
         live |= {row[1] for key, row in last.items() if key not in over}
-        pressing = {row[1] for row in judged if row[0] in over and row != last[row[0]]}
+        must_drop = {row[1] for row in judged if row[0] in over and row != last[row[0]]}
         found = judge(table_of(rows), up_to=up_to, expired_by_us=expired_by_us)
         assert found.judged == len(judged)
         assert {*found.dead} == {row[1] for row in judged} - live
-        assert {*found.pressing} == pressing
-        assert found.pressing <= found.dead
+        assert {*found.must_drop} == must_drop
+        assert found.must_drop <= found.dead
 
     @given(st.sets(st.integers(1, 50)), st.sets(st.integers(1, 50)), st.integers(1, 50))
     def test_rows_that_are_not_there_do_not_count(

@@ -92,7 +92,7 @@ class Compacting(Keeping):
             with forgiven():
                 await self.compact_once(node)
 
-    async def compact_once(self, node: Node, through: sl.LogWriter | None = None) -> None:
+    async def compact_once(self, node: Node, log_writer: sl.LogWriter | None = None) -> None:
         live, up_to = self.bury()
         options = sl.CompactOptions(
             live_share_min=self.random.choice((0.3, 0.6, 1.0)),
@@ -109,7 +109,7 @@ class Compacting(Keeping):
                 self.way(node),
                 live,
                 up_to=up_to,
-                through=through,
+                log_writer=log_writer,
                 writer=node.name,
                 options=options,
                 runtime=node.runtime,
@@ -175,7 +175,7 @@ class Compacting(Keeping):
         """As everywhere, and now and then a compaction through the writer of the process."""
         if self.random.random() < 0.1:
             with forgiven():
-                await self.compact_once(node, through=log)
+                await self.compact_once(node, log_writer=log)
         else:
             await super().operation(node, log, name)
 

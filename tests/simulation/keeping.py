@@ -115,7 +115,7 @@ class Keeping(OneLog):
         """As everywhere, and now and then a collection through the writer of the process."""
         if self.random.random() < 0.08:
             with forgiven():
-                await self.collector(node, through=log).collect()
+                await self.collector(node, log_writer=log).collect()
         else:
             await super().operation(node, log, name)
         await self.rest(WRITES)
@@ -199,12 +199,12 @@ class Keeping(OneLog):
 
     # Collecting and sweeping
 
-    def collector(self, node: Node, through: sl.LogWriter | None = None) -> sl.Collector:
+    def collector(self, node: Node, log_writer: sl.LogWriter | None = None) -> sl.Collector:
         interval_s = self.random.choice((0.0, 0.0, 0.0, 3.0))
         return sl.Collector(
             self.way(node),
             writer=node.name,
-            through=through,
+            log_writer=log_writer,
             options=sl.CollectorOptions(interval_s=interval_s, timeout_s=TIMEOUT_S),
             runtime=node.runtime,
         )

@@ -180,12 +180,12 @@ def certify_what_others_hold() -> Iterator[None]:
 def certify_beside_a_compaction() -> Iterator[None]:
     """A compaction has read the records before they were erased, and stores them again after:
     ``erased``."""
-    tidy = Eraser._tidy
+    delete_copies = Eraser._delete_copies
 
     async def alone(self: Eraser, wanted: IndexSet) -> Any:
-        return replace(await tidy(self, wanted), stages=())
+        return replace(await delete_copies(self, wanted), stages=())
 
-    with plant(Eraser, "_tidy", alone):
+    with plant(Eraser, "_delete_copies", alone):
         yield
 
 

@@ -94,7 +94,7 @@ def two_collectors_at_once() -> Iterator[None]:
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
             _, etag = await load_garbage(self._store)
-            await self._install(plan, etag)
+            await self._installed.install(plan, etag)
         return plan
 
     with plant(Collector, "compute", ruthless):
@@ -200,7 +200,7 @@ def cancel_without_the_epoch() -> Iterator[None]:
     async def forgetful(self: Collector) -> None:
         plan, _ = await load_garbage(self._store)
         if plan is not None and not plan.is_empty:
-            await self._empty(plan)
+            await self._installed.empty(plan)
 
     with plant(Collector, "cancel", forgetful):
         yield

@@ -58,7 +58,7 @@ def test_a_blocking_writer_publishes_without_losing_a_put(store_url: str) -> Non
     filled(store_url, 5)
     with sync.LogWriter.open(store_url) as log:
         log.append(b"5")
-        sync.collect(store_url, through=log, options=AT_ONCE)
+        sync.collect(store_url, log_writer=log, options=AT_ONCE)
         assert log.manifest.first_offset == 5
         assert log.append(b"6").offset == 7
         assert (log.stats["rebases"], log.stats["manifest_conflicts"]) == (0, 0)
@@ -69,7 +69,7 @@ def test_appends_from_other_threads_go_on_meanwhile() -> None:
     filled(store, 20)
     with sync.LogWriter.open(store) as log, ThreadPoolExecutor(4) as pool:
         appends = [pool.submit(log.append, b"more") for _ in range(40)]
-        collector = sync.Collector(store, through=log, options=AT_ONCE)
+        collector = sync.Collector(store, log_writer=log, options=AT_ONCE)
         assert collector.collect().first_offset == 20
         assert {each.result().offset for each in appends} == set(range(21, 61))
 
@@ -96,5 +96,5 @@ def test_a_writer_of_another_kind_is_refused_with_what_to_open() -> None:
     store = MemoryStore()
     filled(store, 2)
     with pytest.raises(errors.Invalid, match=r"writer of stratalog\.sync") as caught:
-        sync.collect(store, through=object())  # type: ignore[arg-type]
+        sync.collect(store, log_writer=object())  # type: ignore[arg-type]
     assert "sync.LogWriter.open" in caught.value.hint

@@ -49,7 +49,7 @@ FORKED = """
     if child == 0:
         for use in (lambda: log.append(b"no"), lambda: log.submit(b"no"), reader.refresh,
                     lambda: next(batches), reader.records, cursors.list, log.close,
-                    lambda: sync.collect(url, through=log)):
+                    lambda: sync.collect(url, log_writer=log)):
             try:
                 use()
             except errors.Invalid as error:

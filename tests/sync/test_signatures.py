@@ -140,9 +140,9 @@ pins.create("name", offset=1)
 reveal_type(sl.sync.verify("x"))
 reveal_type(sl.sync.create_log)
 with sl.sync.LogWriter.open("x") as log:
-    reveal_type(sl.sync.collect("x", through=log, options=sl.CollectorOptions()))
-    reveal_type(sl.sync.Collector("x", through=log).plan())
-sl.Collector("x", through=log)
+    reveal_type(sl.sync.collect("x", log_writer=log, options=sl.CollectorOptions()))
+    reveal_type(sl.sync.Collector("x", log_writer=log).plan())
+sl.Collector("x", log_writer=log)
 """
 
 REVEALED = """
@@ -187,5 +187,5 @@ def test_a_strict_type_checker_sees_exact_types_and_refuses_wrong_calls(tmp_path
         'log.open("x", no=1)',
         'reader.batches(from_offset="1")',
         'pins.create("name", offset=1)',
-        'sl.Collector("x", through=log)',
+        'sl.Collector("x", log_writer=log)',
     ], checked.stdout

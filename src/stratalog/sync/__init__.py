@@ -53,6 +53,7 @@ from stratalog.objectlog.erasure import list_certificates as aio_list_certificat
 from stratalog.objectlog.erasure import load_certificate as aio_load_certificate
 from stratalog.objectlog.erasure import preview_erasure as aio_preview_erasure
 from stratalog.objectlog.erasure import verify_certificate as aio_verify_certificate
+from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
 from stratalog.sync.derived import (
@@ -237,20 +238,21 @@ class Sealer(Twin[aio.Sealer]):
 
 
 class Collector(Twin[aio.Collector]):
-    """Collects one log. ``through`` is a live writer of this process that is to publish."""
+    """Collects one log. ``log_writer``, an open one of this process, writes the manifest for it."""
 
+    @renamed_parameters(through="log_writer")
     def __init__(
         self,
         url: StoreLike,
         *,
         writer: str | None = None,
-        through: LogWriter | None = None,
+        log_writer: LogWriter | None = None,
         options: CollectorOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> None:
-        inner = _behind(through)
+        inner = _behind(log_writer)
         twin = self._around(
-            aio.Collector(url, writer=writer, through=inner, options=options, runtime=runtime)
+            aio.Collector(url, writer=writer, log_writer=inner, options=options, runtime=runtime)
         )
         self._aio, self._thread = twin._aio, twin._thread
 
@@ -321,23 +323,25 @@ def roll_up(
     return herd._thread.run(lambda: aio_herd.roll_up(herd._aio, workers=workers, options=options))
 
 
+@renamed_parameters(through="log_writer")
 def collect(
     url: StoreLike,
     *,
     cut_off: int | None = None,
-    through: LogWriter | None = None,
+    log_writer: LogWriter | None = None,
     on_progress: OnRemoved | None = None,
     options: CollectorOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Collected:
     """Give back the space before the lowest cursor, or before ``cut_off`` if that is lower."""
-    collector = Collector(url, through=through, options=options, runtime=runtime)
+    collector = Collector(url, log_writer=log_writer, options=options, runtime=runtime)
     return collector.collect(cut_off, on_progress)
 
 
+@renamed_parameters(doomed="offsets")
 def erase(
     url: StoreLike,
-    doomed: IndexSet,
+    offsets: IndexSet,
     *,
     despite_holders: bool = False,
     query: str = "",
@@ -357,7 +361,7 @@ def erase(
     return loop_thread().run(
         lambda: aio_erase(
             url,
-            doomed,
+            offsets,
             despite_holders=despite_holders,
             query=query,
             note=note,
@@ -369,14 +373,15 @@ def erase(
     )
 
 
+@renamed_parameters(doomed="offsets")
 def preview_erasure(
-    url: StoreLike, doomed: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
+    url: StoreLike, offsets: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
 ) -> Erasable:
     """What ``erase`` would take out now, and who stands in its way.
 
-    Nothing is written, but that pins are released whose expiry is past.
+    Read-only, except that expired pins are released.
     """
-    return loop_thread().run(lambda: aio_preview_erasure(url, doomed, runtime=runtime))
+    return loop_thread().run(lambda: aio_preview_erasure(url, offsets, runtime=runtime))
 
 
 def finish_erasures(
@@ -429,13 +434,14 @@ def verify_certificate(
     )
 
 
+@renamed_parameters(pressing="must_drop", through="log_writer")
 def compact(
     url: StoreLike,
     live: IndexSet,
     *,
     up_to: int,
-    pressing: IndexSet = NOTHING,
-    through: LogWriter | None = None,
+    must_drop: IndexSet = NOTHING,
+    log_writer: LogWriter | None = None,
     on_progress: OnCompactProgress | None = None,
     writer: str | None = None,
     options: CompactOptions = DEFAULT_COMPACT,
@@ -444,17 +450,17 @@ def compact(
     """Drop what is not ``live`` among the records before offset ``up_to``.
 
     ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
-    alive stay until more of their neighbours die (``live_share_min``), but for those that are
-    ``pressing``; the newest fragment stays as it is. ``Conflict`` if the log is collected or
-    compacted by others again and again.
+    alive stay until more of their neighbours die (``live_share_min``), but for those of
+    ``must_drop``, which go at once. The newest fragment stays as it is. ``Conflict`` if the log is
+    collected or compacted by others again and again.
     """
     return loop_thread().run(
         lambda: aio.compact(
             url,
             live,
             up_to=up_to,
-            pressing=pressing,
-            through=_behind(through),
+            must_drop=must_drop,
+            log_writer=_behind(log_writer),
             on_progress=on_progress,
             writer=writer,
             options=options,
@@ -467,18 +473,18 @@ def _pins(found: list[aio.Pin]) -> list[Pin]:
     return [Pin._around(each) for each in found]
 
 
-def _behind(through: LogWriter | None) -> aio.LogWriter | None:
+def _behind(log_writer: LogWriter | None) -> aio.LogWriter | None:
     """The async writer behind a blocking one: it lives in the loop where the collector runs."""
-    given: object = through
+    given: object = log_writer
     if given is not None and not isinstance(given, LogWriter):
         raise Invalid(
-            f"through is a writer of stratalog.sync, not a {type(given).__name__}",
+            f"log_writer is a writer of stratalog.sync, not a {type(given).__name__}",
             hint="Open it with stratalog.sync.LogWriter.open.",
         )
-    if through is None:
+    if log_writer is None:
         return None
-    through._thread.check()
-    return through._aio
+    log_writer._thread.check()
+    return log_writer._aio
 
 
 def _open_again(cls: type[LogReader], arguments: dict[str, Any]) -> LogReader:

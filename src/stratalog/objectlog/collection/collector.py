@@ -12,7 +12,6 @@ collectors, without a clock, is told in ``docs/design/005-collection.md``.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +19,17 @@ from functools import partial
 
 import msgspec
 
-from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound
+from stratalog.errors import Conflict, Denied, NotFound
 from stratalog.objectlog.append import LogWriter
+from stratalog.objectlog.collection.clear_pins import clear_pins, root_of
 from stratalog.objectlog.collection.collection_plan import plan_collection
 from stratalog.objectlog.collection.compaction_check import check_compaction
 from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removal, Removed
+from stratalog.objectlog.collection.installed_plan import InstalledPlan
+from stratalog.objectlog.collection.lowest_cursor import check_cut_off, list_cursors, lowest
 from stratalog.objectlog.collection.plan_check import check_plan
 from stratalog.objectlog.collection.reach import Reach, Root
-from stratalog.objectlog.holds import Cursor, CursorStore, Pin, PinStore, detach_fork
+from stratalog.objectlog.holds import CursorStore, PinStore, detach_fork
 from stratalog.objectlog.options import MIB, CollectorOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
@@ -37,23 +39,19 @@ from stratalog.objectlog.stored import (
     Manifest,
     PlanState,
     Snapshot,
-    check_offset,
     load_garbage,
     load_manifest,
     writer_label,
 )
 from stratalog.objectlog.tree import Reloads, Tree, amend, missing
+from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
-    Blob,
-    Landed,
     Patience,
     PatientStore,
     StoreLike,
-    create,
     open_store,
     put_once,
-    swap,
 )
 
 log = logging.getLogger(__name__)
@@ -92,14 +90,15 @@ class Collected:
 
 
 class Collector:
-    """Collects one log. ``through`` is a live writer of this process that is to publish."""
+    """Collects one log. ``log_writer``, an open one of this process, writes the manifest for it."""
 
+    @renamed_parameters(through="log_writer")
     def __init__(
         self,
         url: StoreLike,
         *,
         writer: str | None = None,
-        through: LogWriter | None = None,
+        log_writer: LogWriter | None = None,
         options: CollectorOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> None:
@@ -108,9 +107,10 @@ class Collector:
         self._cursors = CursorStore(store, writer=writer, runtime=runtime)
         self._pins = PinStore(store, owner=writer, runtime=runtime)
         self._writer = writer_label(writer)
-        self._through = through
+        self._log_writer = log_writer
         self._options = options
         self._runtime = runtime
+        self._installed = InstalledPlan(self._store, self._writer, options.timeout_s, runtime)
         self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
         self._reloads = Reloads(self._store)
 
@@ -124,10 +124,10 @@ class Collector:
 
     async def preview(self, cut_off: int | None = None) -> Outlook:
         """What ``compute`` would plan, without a trace."""
-        cursors = await self._listed_cursors()
+        cursors = await list_cursors(self._store, self._cursors)
         manifest, etag = await load_manifest(self._store)
         manifest.check_writable()
-        cut, held_by = _lowest(cursors, manifest, cut_off)
+        cut, held_by = lowest(cursors, manifest, cut_off)
         try:
             plan = await plan_collection(self._tree, manifest, cut, self._writer, self._runtime)
         except NotFound as gone:
@@ -152,10 +152,10 @@ class Collector:
         The cut is the lowest cursor, or ``cut_off`` if that is lower. A log without any cursor is
         refused with ``Invalid``; ``Conflict`` if another collection is under way.
         """
-        _, etag = await self._idle()
+        etag = await self._installed.check_empty()
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
-            await self._install(plan, etag)
+            await self._installed.install(plan, etag)
         return plan
 
     async def publish(self) -> Manifest:
@@ -164,10 +164,8 @@ class Collector:
         ``Conflict`` if the plan had to be cancelled: a cursor needs its data now, or the tree has
         changed. ``Corrupt`` if the stored plan does not balance; then nothing was changed.
         """
-        plan, _ = await load_garbage(self._store)
-        manifest, _ = await load_manifest(self._store)
-        state = PlanState.EMPTY if plan is None else plan.state(manifest)
-        if plan is None or state is PlanState.EMPTY:
+        plan, state, manifest, _ = await self._loaded()
+        if plan is None:
             raise NotFound(
                 "no collection is under way", path=GARBAGE_PATH, hint="Begin with compute()."
             )
@@ -178,7 +176,7 @@ class Collector:
         if state is not PlanState.PUBLISHED:
             await self.cancel()
             raise _overtaken()
-        await self._note_published(plan)
+        await self._installed.note_published(plan)
         return manifest
 
     async def delete(self, on_progress: OnRemoved | None = None) -> Removed:
@@ -186,10 +184,8 @@ class Collector:
 
         Waits for the rest of ``interval_s`` since the publication, for the sake of slow readers.
         """
-        plan, _ = await load_garbage(self._store)
-        manifest, etag = await load_manifest(self._store)
-        state = PlanState.EMPTY if plan is None else plan.state(manifest)
-        if plan is None or state is PlanState.EMPTY:
+        plan, state, manifest, etag = await self._loaded()
+        if plan is None:
             return Removed()
         if state is not PlanState.PUBLISHED:
             raise Conflict(
@@ -200,14 +196,14 @@ class Collector:
         try:
             await self._removal().check_unreachable(plan, manifest)
         except NotFound as gone:
-            if await self._is_installed(plan):
+            if await self._installed.is_there(plan):
                 raise missing(gone.path) from None
             return Removed()
-        await self._courtesy(await self._note_published(plan))
+        await self._courtesy(await self._installed.note_published(plan))
         held, _ = await self._pins.sort_out()
-        removal = self._removal(on_progress, [_root_of(pin) for pin in held])
+        removal = self._removal(on_progress, [root_of(pin) for pin in held])
         removed = await removal.remove(plan.dropped, plan.snapshots_to_replace)
-        await self._empty(plan)
+        await self._installed.empty(plan)
         return removed
 
     async def _delete_compacted(
@@ -218,20 +214,16 @@ class Collector:
         The manifest is not older than the publication, so what it does not link now it will never
         link again, and neither will a pin that is made from now on.
         """
-        await self._courtesy(await self._note_published(plan))
+        await self._courtesy(await self._installed.note_published(plan))
         held, _ = await self._pins.sort_out()
-        roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
+        roots = [Root("the manifest", manifest.entries, whole=True), *map(root_of, held)]
         try:
             removed = await self._removal(on_progress, roots).remove(plan.dropped)
         except NotFound as gone:
             await self._reloads.after(gone, etag)
             return await self.delete(on_progress)
-        await self._empty(plan)
+        await self._installed.empty(plan)
         return removed
-
-    async def finish(self, on_progress: OnRemoved | None = None) -> Removed:
-        """Finish or undo the change of the past that another run has left."""
-        return await self._finish(on_progress)
 
     async def run(self, plan: Garbage, on_progress: OnRemoved | None = None) -> Removed:
         """Install the plan of a compaction, publish it, and delete what it drops.
@@ -239,38 +231,20 @@ class Collector:
         ``Conflict`` if another one is under way, or if the tree has changed since it was made. One
         that does not balance is ``Corrupt`` before it can be in anybody's way.
         """
-        _, etag = await self._idle()
+        etag = await self._installed.check_empty()
         manifest, _ = await load_manifest(self._store)
         if plan.state(manifest) is not PlanState.LIVE:
             raise _overtaken()
         await check_compaction(plan, manifest, self._tree)
-        await self._install(plan, etag)
+        await self._installed.install(plan, etag)
         await self.publish()
         return await self.delete(on_progress)
 
     async def clear_pins(self, on_progress: OnRemoved | None = None) -> Removed:
-        """Delete what only pins held that are released now, or that are past their expiry.
-
-        The manifest is read between two listings. It is younger than what the released pins point
-        to, so what it does not link is gone from it for good; and a pin that the second listing
-        does not show counts only if a manifest that is younger still links what it holds.
-        """
-        _, let_go = await self._pins.sort_out()
-        if not let_go:
-            return Removed()
-        manifest, etag = await load_manifest(self._store)
-        held, _ = await self._pins.sort_out()
-        roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
-        removed = Removed()
-        for pin in let_go:
-            try:
-                removed += await self._removal(on_progress, roots).remove(pin.entries)
-            except NotFound as gone:
-                await self._reloads.after(gone, etag)
-                return removed + await self.clear_pins(on_progress)
-            with contextlib.suppress(Conflict):  # another collector has cleared it
-                await self._pins.clear(pin)
-        return removed
+        """Delete what only pins held that are released now, or that are past their expiry."""
+        return await clear_pins(
+            self._store, self._pins, self._reloads, partial(self._removal, on_progress)
+        )
 
     async def cancel(self) -> None:
         """Give up a plan that is not published yet. ``Conflict`` if it is.
@@ -296,17 +270,17 @@ class Collector:
                 path=GARBAGE_PATH,
                 hint="Finish it with delete().",
             )
-        await self._empty(plan)
+        await self._installed.empty(plan)
 
     async def collect(
         self, cut_off: int | None = None, on_progress: OnRemoved | None = None
     ) -> Collected:
         """All three phases, after finishing what another run has left."""
-        _check_cut_off(cut_off)
+        check_cut_off(cut_off)
         removed = await self.clear_pins(on_progress)
         for attempts_left in reversed(range(self._options.attempts_max)):
             try:
-                removed += await self._finish(on_progress)
+                removed += await self.finish(on_progress)
                 plan = await self.compute(cut_off)
                 if plan is None:
                     break
@@ -329,8 +303,8 @@ class Collector:
         manifest, _ = await load_manifest(self._store)
         return Collected(manifest.first_offset, 0, 0, 0, removed)
 
-    async def _finish(self, on_progress: OnRemoved | None) -> Removed:
-        """Finish or undo the collection that another run has left."""
+    async def finish(self, on_progress: OnRemoved | None = None) -> Removed:
+        """Finish or undo the change of the past that another run has left."""
         plan, state = await self.plan()
         if plan is None:
             return Removed()
@@ -341,6 +315,14 @@ class Collector:
                 log.info("a collection that was left was cancelled: %s", error)
                 return Removed()
         return await self.delete(on_progress)
+
+    async def _loaded(self) -> tuple[Garbage | None, PlanState, Manifest, str]:
+        """The plan, if one is installed, what has become of it, and the manifest that tells."""
+        plan, _ = await load_garbage(self._store)
+        manifest, etag = await load_manifest(self._store)
+        if plan is None or plan.is_empty:
+            return None, PlanState.EMPTY, manifest, etag
+        return plan, plan.state(manifest), manifest, etag
 
     def _removal(self, on_progress: OnRemoved | None = None, keep: Sequence[Root] = ()) -> Removal:
         return Removal(
@@ -358,35 +340,6 @@ class Collector:
             await detach_fork(self._store, runtime=self._runtime)
         except Denied as error:
             log.warning("the fork could not let go of its source: %s", error)
-
-    # Planning
-
-    async def _listed_cursors(self) -> list[Cursor]:
-        cursors = await self._cursors.list()
-        if not cursors:
-            await load_manifest(self._store)  # without a log, `NotFound` tells more
-            raise Invalid(
-                "a log without any cursor is not collected: nobody has said what may go",
-                hint="Create one, e.g. `stratalog cursor create URL retention OFFSET`.",
-            )
-        return cursors
-
-    async def _idle(self) -> tuple[Garbage | None, str | None]:
-        """The empty plan, if there is one, and its etag. ``Conflict`` if another is under way."""
-        found, etag = await load_garbage(self._store)
-        if found is not None and not found.is_empty:
-            raise _under_way(found)
-        return found, etag
-
-    async def _install(self, plan: Garbage, etag: str | None) -> None:
-        data = plan.to_json()
-        if etag is None:
-            try:
-                await create(self._store, GARBAGE_PATH, data, self._patience())
-            except Exists:
-                raise _under_way(plan) from None
-        elif not await self._swap(plan, etag):
-            raise _under_way(plan)
 
     # Publishing
 
@@ -431,22 +384,9 @@ class Collector:
                 return None
             return plan.apply(current, self._runtime.new_id())
 
-        if self._through is not None and await self._through.amend(publish):
-            return self._through.manifest
+        if self._log_writer is not None and await self._log_writer.amend(publish):
+            return self._log_writer.manifest
         return await amend(self._store, publish, self._patience())
-
-    async def _note_published(self, plan: Garbage) -> Garbage:
-        """Write down when the plan was seen to be published, for the courtesy to readers."""
-        stored, etag = await load_garbage(self._store)
-        if stored is None or etag is None or stored.plan_id != plan.plan_id:
-            return plan
-        if stored.published_us is not None:
-            return stored
-        noted = msgspec.structs.replace(
-            stored, published_us=self._runtime.now_us(), write_id=self._runtime.new_id()
-        )
-        await self._swap(noted, etag)
-        return noted
 
     # Afterwards
 
@@ -456,78 +396,23 @@ class Collector:
         if left_s > 0:
             await asyncio.sleep(left_s)
 
-    async def _is_installed(self, plan: Garbage) -> bool:
-        stored, _ = await load_garbage(self._store)
-        return stored is not None and stored.plan_id == plan.plan_id
-
-    async def _empty(self, plan: Garbage) -> None:
-        """Put an empty plan in the place of this one; done if another is there already."""
-        stored, etag = await load_garbage(self._store)
-        if stored is not None and etag is not None and stored.plan_id == plan.plan_id:
-            await self._swap(Garbage.empty(self._writer, self._runtime.new_id()), etag)
-
-    async def _swap(self, plan: Garbage, etag: str) -> bool:
-        def is_ours(blob: Blob) -> bool:
-            return Garbage.from_json(blob.data, GARBAGE_PATH).write_id == plan.write_id
-
-        patience = self._patience()
-        settled = await swap(self._store, GARBAGE_PATH, plan.to_json(), etag, is_ours, patience)
-        return isinstance(settled, Landed)
-
     def _patience(self) -> Patience:
         return Patience(self._runtime, self._options.timeout_s)
 
 
+@renamed_parameters(through="log_writer")
 async def collect(
     url: StoreLike,
     *,
     cut_off: int | None = None,
-    through: LogWriter | None = None,
+    log_writer: LogWriter | None = None,
     on_progress: OnRemoved | None = None,
     options: CollectorOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Collected:
     """Give back the space before the lowest cursor, or before ``cut_off`` if that is lower."""
-    collector = Collector(url, through=through, options=options, runtime=runtime)
+    collector = Collector(url, log_writer=log_writer, options=options, runtime=runtime)
     return await collector.collect(cut_off, on_progress)
-
-
-def _lowest(cursors: list[Cursor], manifest: Manifest, cut_off: int | None) -> tuple[int, str]:
-    """The cut, and who holds it there."""
-    _check_cut_off(cut_off)
-    first_offset = manifest.first_offset
-    counting = [
-        (held, cursor.name)
-        for cursor in cursors
-        if (held := cursor.holds(first_offset)) is not None
-    ]
-    if not counting:
-        raise Invalid(
-            "no cursor of this log counts: all lie before its start",
-            hint="Create one, or move one forward.",
-        )
-    lowest = min(counting)
-    if cut_off is not None and cut_off < lowest[0]:
-        return cut_off, "the cut-off"
-    return lowest
-
-
-def _root_of(pin: Pin) -> Root:
-    return Root(f"the pin {pin.name!r}", pin.entries, whole=False, window=pin.window)
-
-
-def _check_cut_off(cut_off: int | None) -> None:
-    if cut_off is not None:
-        check_offset(cut_off)
-
-
-def _under_way(plan: Garbage) -> Conflict:
-    return Conflict(
-        "another collection of this log is under way",
-        path=GARBAGE_PATH,
-        hint="Let it finish, or go on with it: `stratalog collect` does.",
-        actual=plan.plan_id,
-    )
 
 
 def _overtaken() -> Conflict:

@@ -48,6 +48,7 @@ from stratalog.objectlog.tree import (
     Window,
     survivors_of,
 )
+from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import Patience, PatientStore, StoreLike, open_store, put_once
@@ -115,13 +116,14 @@ Witness = Callable[[Intent], Awaitable[None]]
 """Called before each attempt to publish. If it raises, nothing was changed."""
 
 
+@renamed_parameters(pressing="must_drop", through="log_writer")
 async def compact(
     url: StoreLike,
     live: IndexSet,
     *,
     up_to: int,
-    pressing: IndexSet = NOTHING,
-    through: LogWriter | None = None,
+    must_drop: IndexSet = NOTHING,
+    log_writer: LogWriter | None = None,
     on_progress: OnProgress | None = None,
     writer: str | None = None,
     options: CompactOptions = DEFAULT_OPTIONS,
@@ -130,16 +132,16 @@ async def compact(
     """Drop what is not ``live`` among the records before offset ``up_to``.
 
     ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
-    alive stay until more of their neighbours die (``live_share_min``), but for those that are
-    ``pressing``; the newest fragment stays as it is. ``Conflict`` if the log is collected or
-    compacted by others again and again.
+    alive stay until more of their neighbours die (``live_share_min``), but for those of
+    ``must_drop``, which go at once. The newest fragment stays as it is. ``Conflict`` if the log is
+    collected or compacted by others again and again.
     """
     return await Compactor(
         url,
         live,
         up_to,
-        pressing=pressing,
-        through=through,
+        must_drop=must_drop,
+        log_writer=log_writer,
         on_progress=on_progress,
         writer=writer,
         options=options,
@@ -148,8 +150,12 @@ async def compact(
 
 
 class Compactor:
-    """One compaction. A ``witness`` hears what will be published; ``rewrite`` reads and stores
-    elsewhere what this process would. A ``narrow`` one looks only at what is pressing."""
+    """One compaction.
+
+    ``witness`` is called with what will be published. ``rewrite`` reads and stores elsewhere what
+    this process would. A ``narrow`` compaction looks only at the fragments that have an offset of
+    ``must_drop``.
+    """
 
     def __init__(
         self,
@@ -157,8 +163,8 @@ class Compactor:
         live: IndexSet,
         up_to: int,
         *,
-        pressing: IndexSet = NOTHING,
-        through: LogWriter | None = None,
+        must_drop: IndexSet = NOTHING,
+        log_writer: LogWriter | None = None,
         on_progress: OnProgress | None = None,
         witness: Witness | None = None,
         narrow: bool = False,
@@ -168,13 +174,13 @@ class Compactor:
         options: CompactOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> None:
-        _check(live, up_to, pressing)
+        _check(live, up_to, must_drop)
         self._url = open_store(url)
         self._store = PatientStore(self._url, runtime, options.timeout_s)
         self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
         self._live = live
         self._up_to = up_to
-        self._pressing = pressing
+        self._must_drop = must_drop
         self._witness = witness
         self._narrow = narrow
         self._known = known
@@ -186,7 +192,7 @@ class Compactor:
         self._reloads = Reloads(self._store)
         collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
         self._collector = Collector(
-            self._url, writer=writer, through=through, options=collecting, runtime=runtime
+            self._url, writer=writer, log_writer=log_writer, options=collecting, runtime=runtime
         )
 
     async def run(self) -> Compacted:
@@ -295,13 +301,13 @@ class Compactor:
 
         def wanted(entry: Entry) -> bool:
             span = range(entry.start.offset, entry.limit.offset)
-            return window.overlaps(entry) and (not self._narrow or self._pressing.overlaps(span))
+            return window.overlaps(entry) and (not self._narrow or self._must_drop.overlaps(span))
 
         async for fragment in self._tree.fragments(manifest.entries, wanted):
             if fragment.limit.offset > self._up_to or fragment == manifest.newest:
                 break
             found.append(await self._judged(fragment, manifest))
-            if found[-1].is_pressing and not found[-1].is_ours_to_change:
+            if found[-1].must_drop and not found[-1].is_ours_to_change:
                 raise Invalid(
                     f"{fragment.path} was written by another program, or by a newer version",
                     path=fragment.path,
@@ -311,18 +317,18 @@ class Compactor:
 
     async def _judged(self, fragment: Fragment, manifest: Manifest) -> Candidate:
         live = self._live.count_in(fragment.offsets)
-        is_pressing = self._pressing.overlaps(fragment.offsets)
-        if not fragment.is_sparse or not (live or is_pressing):
-            return Candidate(fragment, live, is_pressing)
+        must_drop = self._must_drop.overlaps(fragment.offsets)
+        if not fragment.is_sparse or not (live or must_drop):
+            return Candidate(fragment, live, must_drop)
         if live == fragment.span:
             return Candidate(fragment, fragment.count)
         if self._known is not None and self._known.compacted == manifest.compacted:
             dead = self._known.dead.count_in(fragment.offsets)
-            return Candidate(fragment, fragment.count - dead, is_pressing)
+            return Candidate(fragment, fragment.count - dead, must_drop)
         # Only its rows can tell which of these it still has.
         data = (await self._tree.store_of(fragment).get(fragment.path)).data
         there = survivors_of(data, fragment, verify=False).offsets
-        return Candidate(fragment, len(there & self._live), there.overlaps(self._pressing))
+        return Candidate(fragment, len(there & self._live), there.overlaps(self._must_drop))
 
     async def _rewrite_here(
         self,
@@ -361,16 +367,16 @@ class Compactor:
         return Patience(self._runtime, self._options.timeout_s)
 
 
-def _check(live: IndexSet, up_to: int, pressing: IndexSet) -> None:
+def _check(live: IndexSet, up_to: int, must_drop: IndexSet) -> None:
     check_offset(up_to)
-    for several in (live, pressing):
+    for several in (live, must_drop):
         if not isinstance(several, IndexSet):
             raise Invalid(
-                "what lives, and what presses, is an IndexSet",
+                "live and must_drop are IndexSets",
                 hint="Make one with IndexSet.of(offsets).",
             )
-    if live.overlaps(pressing):
+    if live.overlaps(must_drop):
         raise Invalid(
-            f"offset {(live & pressing).first} lives, and is to go",
-            hint="What is pressing is dead.",
+            f"offset {(live & must_drop).first} lives, and is to go",
+            hint="An offset of must_drop does not live.",
         )

@@ -31,8 +31,8 @@ class Candidate:
 
     fragment: Fragment
     live: int
-    is_pressing: bool = False
-    """Whether it has a record that must go, however much lives beside it."""
+    must_drop: bool = False
+    """Whether it has a record that must go at once, however much lives beside it."""
 
     @property
     def live_bytes(self) -> int:
@@ -110,7 +110,7 @@ def _runs(
     run: list[Candidate] = []
     for each in candidates:
         is_dense = each.live >= live_share_min * each.fragment.count and each.live > 0
-        if (is_dense and not each.is_pressing) or not each.is_ours_to_change:
+        if (is_dense and not each.must_drop) or not each.is_ours_to_change:
             if run:
                 yield None, run
                 run = []

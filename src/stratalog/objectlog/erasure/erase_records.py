@@ -15,7 +15,6 @@ whether it has happened is read off the log. ``docs/design/013-erasure.md`` has 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ import msgspec
 
 from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.collection import Collector, OnLeft, SweepReport, sweep_noting
-from stratalog.objectlog.compaction import STAGE_NOTE, Compactor, Intent, OnProgress, Rewrite
+from stratalog.objectlog.collection import Collector
+from stratalog.objectlog.compaction import Compactor, Intent, OnProgress, Rewrite
 from stratalog.objectlog.erasure.blank import append_blank
 from stratalog.objectlog.erasure.certificate import (
     Certificate,
@@ -36,6 +35,7 @@ from stratalog.objectlog.erasure.certificate import (
     list_certificates,
     read_certificate,
 )
+from stratalog.objectlog.erasure.delete_copies import Copies, delete_copies
 from stratalog.objectlog.erasure.find_holders import (
     Holder,
     Present,
@@ -44,21 +44,18 @@ from stratalog.objectlog.erasure.find_holders import (
     stored_of,
     stored_with,
 )
-from stratalog.objectlog.holds import StoredStage, list_stages
-from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
+from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     FORMAT,
     ByteCache,
-    Fragment,
-    Kind,
     Manifest,
     Snapshot,
     check_note,
     load_manifest,
-    own,
     writer_label,
 )
-from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely
+from stratalog.objectlog.tree import Tree
+from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import (
@@ -80,13 +77,13 @@ log = logging.getLogger(__name__)
 DEFAULT_OPTIONS = CompactOptions()
 SNAPSHOT_CACHE_BYTES = 8 * MIB
 NAMED_MAX = 5
-INDEX_PREFIX = "live/"
 ID_LENGTH: Final = 16
 
 
+@renamed_parameters(doomed="offsets")
 async def erase(
     url: StoreLike,
-    doomed: IndexSet,
+    offsets: IndexSet,
     *,
     despite_holders: bool = False,
     query: str = "",
@@ -104,17 +101,7 @@ async def erase(
     it is. What an earlier erasure has left undone is done first.
     """
     eraser = Eraser(url, on_progress, writer, options, runtime)
-    return await eraser.erase(doomed, despite_holders, query, note)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tidied:
-    """What was found and deleted beside the log itself."""
-
-    stages: tuple[Holder, ...]
-    swept: int
-    left: tuple[Fragment, ...]
-    """What the sweep has left to pins, as far as it may have a record that was to go."""
+    return await eraser.erase(offsets, despite_holders, query, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +115,15 @@ class Erasable:
     """Who else holds some."""
 
 
+@renamed_parameters(doomed="offsets")
 async def preview_erasure(
-    url: StoreLike, doomed: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
+    url: StoreLike, offsets: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
 ) -> Erasable:
     """What ``erase`` would take out now, and who stands in its way.
 
-    Nothing is written, but that pins are released whose expiry is past.
+    Read-only, except that expired pins are released.
     """
-    return await Eraser(url, runtime=runtime).preview(doomed)
+    return await Eraser(url, runtime=runtime).preview(offsets)
 
 
 async def finish_erasures(
@@ -175,32 +163,32 @@ class Eraser:
         self._rewrite_elsewhere = rewrite
 
     async def erase(
-        self, doomed: IndexSet, despite_holders: bool, query: str, note: str
+        self, offsets: IndexSet, despite_holders: bool, query: str, note: str
     ) -> Certificate | None:
         """See ``erase``."""
         check_note(note)
-        _check_set(doomed)
+        _check_set(offsets)
         await self._collector().clear_pins()
         await self._finish([each async for each in self._left()], tolerant=True)
         # What will be written at such an offset one day is not meant.
         tail = (await load_manifest(self._store))[0].tail.offset
-        doomed = doomed.within(range(tail))
-        found = await self.preview(doomed)
+        offsets = offsets.within(range(tail))
+        found = await self.preview(offsets)
         if not found.offsets and not found.holders:
             return None
         if found.holders and not despite_holders:
             raise _held(found.holders)
-        (made,) = await self._finish([await self._begin(doomed, query, note)])
+        (made,) = await self._finish([await self._begin(offsets, query, note)])
         return made
 
     async def finish(self) -> list[Certificate]:
         """See ``finish_erasures``."""
         return await self._finish([each async for each in self._left(also_incomplete=True)])
 
-    async def preview(self, doomed: IndexSet) -> Erasable:
+    async def preview(self, offsets: IndexSet) -> Erasable:
         """See ``preview_erasure``."""
-        _check_set(doomed)
-        there = await self._present(doomed)
+        _check_set(offsets)
+        there = await self._present(offsets)
         for fragment, _ in there.fragments:
             if not fragment.is_ours_to_change:
                 raise Invalid(
@@ -208,7 +196,7 @@ class Eraser:
                     path=fragment.path,
                     hint="It cannot be rewritten here. Copy the log, and erase from the copy.",
                 )
-        pins = await pins_that_hold(self._tree(), self._store, doomed, self._runtime)
+        pins = await pins_that_hold(self._tree(), self._store, offsets, self._runtime)
         return Erasable(there.offsets, (*pins.holders, *there.sources))
 
     async def _left(self, *, also_incomplete: bool = False) -> AsyncIterator[Certificate]:
@@ -225,7 +213,7 @@ class Eraser:
 
     # The steps
 
-    async def _begin(self, doomed: IndexSet, query: str, note: str) -> Certificate:
+    async def _begin(self, offsets: IndexSet, query: str, note: str) -> Certificate:
         manifest, _ = await load_manifest(self._store)
         made = self._runtime.new_id(ID_LENGTH)
         certificate = Certificate(
@@ -235,7 +223,7 @@ class Eraser:
             begun_us=self._runtime.now_us(),
             first_offset=manifest.first_offset,
             up_to=manifest.tail.offset,
-            offsets=tuple((each.start, each.stop) for each in doomed.ranges()),
+            offsets=tuple((each.start, each.stop) for each in offsets.ranges()),
             query=hash_of_query(made, query) if query else "",
             note=note,
             writer=self._writer,
@@ -264,8 +252,8 @@ class Eraser:
                 failures.append(error)
         ended: list[Certificate] = []
         if taken_out:
-            tidied = await self._tidy(IndexSet.union(each.erased for each in taken_out))
-            ended = [await self._end(each, tidied) for each in taken_out]
+            copies = await self._delete_copies(IndexSet.union(each.erased for each in taken_out))
+            ended = [await self._end(each, copies) for each in taken_out]
         if failures and not tolerant:
             raise failures[0]
         return ended
@@ -315,7 +303,7 @@ class Eraser:
             self._url,
             IndexSet(range(up_to)) - there,
             up_to,
-            pressing=there,
+            must_drop=there,
             narrow=True,
             on_progress=self._on_progress,
             witness=note,
@@ -325,52 +313,12 @@ class Eraser:
             runtime=self._runtime,
         ).run()
 
-    async def _tidy(self, wanted: IndexSet) -> _Tidied:
-        """Delete what released pins held, and what nothing links: it may be a copy of a record.
+    async def _delete_copies(self, wanted: IndexSet) -> Copies:
+        return await delete_copies(
+            self._url, self._store, self._collector(), wanted, self._options, self._runtime
+        )
 
-        A compaction that is under way may have read one. Those are listed before the sweep: what
-        one has stored that has ended until then is there to be swept. A load may have uploaded one
-        twice, and the sweep spares what it has not linked. A pin may be let go until the end, or
-        point elsewhere, so that is looked at again. The key index of the log is a cache, and may
-        know a record.
-        """
-        collector = self._collector()
-        await collector.clear_pins()
-        listed = await list_stages(self._url, runtime=self._runtime)
-        left: list[Fragment] = []
-
-        def note(fragment: Fragment) -> None:
-            if wanted.overlaps(fragment.offsets):
-                left.append(fragment)
-
-        swept = await self._sweep(collector, note)
-        await collector.clear_pins()
-        await self._forget_index()
-        may_have_read = [each for each in listed if _is_compacting(each)]
-        may_repeat = [each for each in swept.sparing if each.batch is None]
-        stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
-        holders = tuple(_holder(each) for each in stages.values())
-        return _Tidied(holders, swept.deleted.objects, tuple(left))
-
-    async def _forget_index(self) -> None:
-        paths = [row.path async for row in self._store.list(INDEX_PREFIX)]
-        doomed = [path for path in paths if (o := own(path)) is not None and o.kind is Kind.INDEX]
-        for start in range(0, len(doomed), DELETE_BATCH):
-            await delete_surely(self._store, doomed[start : start + DELETE_BATCH], self._patience())
-
-    async def _sweep(self, collector: Collector, on_left: OnLeft) -> SweepReport:
-        options = SweepOptions(timeout_s=self._options.timeout_s)
-        for attempts_left in reversed(range(self._options.attempts_max)):
-            try:
-                return await sweep_noting(self._url, on_left, options, self._runtime)
-            except Conflict:
-                if attempts_left == 0:
-                    raise
-            with contextlib.suppress(NotFound):  # somebody else was faster
-                await collector.finish()
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _end(self, begun: Certificate, tidied: _Tidied) -> Certificate:
+    async def _end(self, begun: Certificate, copies: Copies) -> Certificate:
         async def ended(certificate: Certificate) -> Certificate | None:
             if certificate.complete:
                 return None
@@ -378,13 +326,13 @@ class Eraser:
             if found.offsets:
                 raise _changed(certificate.path)
             if certificate.setsum_before is None:  # the log itself had none of them
-                certificate = _about_nothing(certificate, found.manifest)
+                certificate = _nothing_erased(certificate, found.manifest)
             pins = await pins_that_hold(
                 self._tree(), self._store, certificate.erased, self._runtime, also_released=True
             )
-            holders = (*pins.holders, *tidied.stages)
-            let_go = [each for each in tidied.left if each.path not in pins.paths]
-            left = await stored_with(self._tree(), self._store, certificate.erased, let_go)
+            holders = (*pins.holders, *copies.stages)
+            released = [each for each in copies.left if each.path not in pins.paths]
+            left = await stored_with(self._tree(), self._store, certificate.erased, released)
             objects = tuple(dict.fromkeys((*certificate.objects, *left)))
             kept = await stored_of(self._store, objects)
             owned = await self._owned_elsewhere(certificate.foreign)
@@ -396,7 +344,7 @@ class Eraser:
                 done_us=self._runtime.now_us(),
                 objects=objects,
                 kept=kept,
-                swept=certificate.swept + tidied.swept,
+                swept=certificate.swept + copies.swept,
                 holders=holders,
                 versions=versions,
                 complete=not reasons,
@@ -467,17 +415,8 @@ class Eraser:
         return Patience(self._runtime, self._options.timeout_s)
 
 
-def _is_compacting(stage: StoredStage) -> bool:
-    return stage.state == "live" and stage.note == STAGE_NOTE
-
-
-def _holder(stage: StoredStage) -> Holder:
-    note = f"{stage.note or 'a job'}, by {stage.owner}"
-    return Holder(kind="stage", name=stage.incarnation, note=note)
-
-
-def _about_nothing(certificate: Certificate, manifest: Manifest) -> Certificate:
-    """That nothing went: whoever holds a record, the log did not have it."""
+def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate:
+    """The certificate of an erasure of records that the log itself did not have."""
     there = Setsum.total(entry.setsum for entry in manifest.entries)
     return msgspec.structs.replace(
         certificate,
@@ -505,8 +444,8 @@ def _reasons(
     return tuple(reasons)
 
 
-def _check_set(doomed: IndexSet) -> None:
-    if not isinstance(doomed, IndexSet):
+def _check_set(offsets: IndexSet) -> None:
+    if not isinstance(offsets, IndexSet):
         raise Invalid("what goes is an IndexSet", hint="Make one with IndexSet.of(offsets).")
 
 

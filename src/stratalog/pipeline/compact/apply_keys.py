@@ -90,7 +90,7 @@ class Judged:
     def num_bytes(self) -> int:
         """About how many bytes it has on its way to a task."""
         verdict = self.answer.verdict
-        return 8 * (verdict.dead.range_count + verdict.pressing.range_count)
+        return 8 * (verdict.dead.range_count + verdict.must_drop.range_count)
 
 
 async def look(
@@ -147,7 +147,7 @@ async def settle(
         store,
         judged.live,
         standing.up_to,
-        pressing=verdict.pressing,
+        must_drop=verdict.must_drop,
         known=Known(verdict.dead, standing.compacted),
         on_progress=on_progress,
         witness=plans.note,

@@ -249,7 +249,7 @@ def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
         verdict=Verdict(
             judged=sum(each.verdict.judged for each in mine),
             dead=IndexSet.union(each.verdict.dead for each in mine),
-            pressing=IndexSet.union(each.verdict.pressing for each in mine),
+            must_drop=IndexSet.union(each.verdict.must_drop for each in mine),
         ),
         buckets=question.buckets,
         parts=(*known, *(each.part for each in mine if each.part is not None)),

@@ -1,0 +1,105 @@
+"""What may have a copy of a record beside the log itself: it is deleted, or told.
+
+    released pins     what only they held is deleted
+    unlinked objects  a sweep deletes them; it spares what live jobs have uploaded, and pins hold
+    key index         a cache that may know a record; it is deleted
+    compactions       one that is under way may have read a record, and store it again later
+    loads             one may have uploaded a record twice, and the sweep spares it
+
+The order matters:
+
+1  Jobs are listed before the sweep. What one has stored that has ended until then is there to be
+   swept.
+2  A pin may be released until the end, or point elsewhere, so pins are cleared again after the
+   sweep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from stratalog.errors import Conflict, NotFound
+from stratalog.indexset import IndexSet
+from stratalog.objectlog.collection import Collector, OnLeft, SweepReport, sweep_noting
+from stratalog.objectlog.compaction import STAGE_NOTE
+from stratalog.objectlog.erasure.find_holders import Holder
+from stratalog.objectlog.holds import StoredStage, list_stages
+from stratalog.objectlog.options import CompactOptions, SweepOptions
+from stratalog.objectlog.stored import Fragment, Kind, own
+from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
+from stratalog.runtime import Runtime
+from stratalog.store import Patience, Store
+
+INDEX_PREFIX = "live/"
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What was found and deleted beside the log itself."""
+
+    stages: tuple[Holder, ...]
+    """Jobs that may have a copy of a record."""
+
+    swept: int
+    left: tuple[Fragment, ...]
+    """What the sweep has left to pins, as far as it may have a record that was to go."""
+
+
+async def delete_copies(
+    url: Store,
+    store: Store,
+    collector: Collector,
+    wanted: IndexSet,
+    options: CompactOptions,
+    runtime: Runtime,
+) -> Copies:
+    """Delete the copies of these records that can be deleted. ``store`` is the patient ``url``."""
+    await collector.clear_pins()
+    listed = await list_stages(url, runtime=runtime)
+    left: list[Fragment] = []
+
+    def note(fragment: Fragment) -> None:
+        if wanted.overlaps(fragment.offsets):
+            left.append(fragment)
+
+    swept = await _sweep(url, collector, note, options, runtime)
+    await collector.clear_pins()
+    await _forget_index(store, options, runtime)
+    may_have_read = [each for each in listed if _is_compacting(each)]
+    may_repeat = [each for each in swept.sparing if each.batch is None]
+    stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
+    holders = tuple(_holder(each) for each in stages.values())
+    return Copies(holders, swept.deleted.objects, tuple(left))
+
+
+async def _forget_index(store: Store, options: CompactOptions, runtime: Runtime) -> None:
+    listed = [row.path async for row in store.list(INDEX_PREFIX)]
+    paths = [path for path in listed if (o := own(path)) is not None and o.kind is Kind.INDEX]
+    for start in range(0, len(paths), DELETE_BATCH):
+        patience = Patience(runtime, options.timeout_s)
+        await delete_surely(store, paths[start : start + DELETE_BATCH], patience)
+
+
+async def _sweep(
+    url: Store, collector: Collector, on_left: OnLeft, options: CompactOptions, runtime: Runtime
+) -> SweepReport:
+    limits = SweepOptions(timeout_s=options.timeout_s)
+    for attempts_left in reversed(range(options.attempts_max)):
+        try:
+            return await sweep_noting(url, on_left, limits, runtime)
+        except Conflict:
+            if attempts_left == 0:
+                raise
+        with contextlib.suppress(NotFound):  # another collector was faster
+            await collector.finish()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _is_compacting(stage: StoredStage) -> bool:
+    return stage.state == "live" and stage.note == STAGE_NOTE
+
+
+def _holder(stage: StoredStage) -> Holder:
+    note = f"{stage.note or 'a job'}, by {stage.owner}"
+    return Holder(kind="stage", name=stage.incarnation, note=note)
