@@ -165,7 +165,7 @@ class _Destruction:
 
     async def _release_the_source(self) -> None:
         """Step 4, before the manifest goes, which alone knows the pin."""
-        blob = await self._doomed_manifest()
+        blob = await self._manifest_to_delete()
         note = None if blob is None else note_of(decode_manifest(blob.data))
         if note is not None and note.state != "detached":
             await release_source(self._store, note, self._runtime)
@@ -200,14 +200,14 @@ class _Destruction:
         unique = [row for row in rows if row.path.startswith(UNIQUE)]
         shared = [row for row in rows if not row.path.startswith(UNIQUE)]
         for group in ([unique] if unique else []) + [[row] for row in shared]:
-            await self._doomed_manifest()
+            await self._manifest_to_delete()
             await delete_surely(self._store, [row.path for row in group], self._patience())
             self._note(Amount(len(group), sum(row.size for row in group)))
 
     async def _delete_the_manifest(self) -> None:
         """Step 6. It is looked at again before each attempt."""
         patience = self._patience()
-        while (blob := await self._doomed_manifest()) is not None:
+        while (blob := await self._manifest_to_delete()) is not None:
             try:
                 await self._store.delete_many([MANIFEST_PATH])
             except (Unavailable, Unknown) as error:
@@ -217,13 +217,13 @@ class _Destruction:
                 self._note(Amount(1, len(blob.data)))
                 return
 
-    async def _doomed_manifest(self) -> Blob | None:
+    async def _manifest_to_delete(self) -> Blob | None:
         """The manifest of a log that nobody can use any more. None if it is gone."""
         try:
             blob = await self._store.get(MANIFEST_PATH)
         except NotFound:
             return None
-        if not _is_doomed(decode_manifest(blob.data)):
+        if not _may_be_deleted(decode_manifest(blob.data)):
             raise Conflict(
                 f"another log was created at {self._store.url} meanwhile",
                 path=MANIFEST_PATH,
@@ -241,7 +241,7 @@ class _Destruction:
         return Patience(self._runtime, DESTROY_TIMEOUT_S)
 
 
-def _is_doomed(manifest: Manifest) -> bool:
+def _may_be_deleted(manifest: Manifest) -> bool:
     note = note_of(manifest)
     return is_being_destroyed(manifest) or (note is not None and note.state == "aborted")
 

@@ -20,15 +20,15 @@ from typing import Literal
 
 import msgspec
 
-from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.check.damage import Damage, DamageKind
 from stratalog.objectlog.check.description_check import DescriptionCheck, Oddity
 from stratalog.objectlog.check.fragment_check import examine_fragment
 from stratalog.objectlog.check.numbering import Broken, Stretch, stretches_of
 from stratalog.objectlog.check.scrub_log import scrub
-from stratalog.objectlog.check.scrub_read import Examined, read_object, tree_of
+from stratalog.objectlog.check.scrub_read import EXAMINE_INLINE_BYTES_MAX, LocalExaminer
 from stratalog.objectlog.check.scrub_report import ScrubReport
-from stratalog.objectlog.options import KIB, ScrubOptions
+from stratalog.objectlog.options import ScrubOptions
 from stratalog.objectlog.stored import (
     FIRST_OFFSET,
     Fragment,
@@ -38,10 +38,9 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import PatientStore, Store, StoreLike, open_store
+from stratalog.store import PatientStore, Store, StoreLike, check_path, open_store
 
 OPTIONS = ScrubOptions(processes=0)
-EXAMINE_INLINE_BYTES_MAX = 32 * KIB
 
 CheckName = Literal["structure", "sums", "continuity", "self-description"]
 OnProgress = Callable[[int, int], None]
@@ -182,39 +181,25 @@ class _Part:
     broken: Sequence[Broken]
 
 
-class _Examiner:
+class _Examiner(LocalExaminer):
     """Reads fragments for a scrub, and keeps what their records say about themselves."""
 
     def __init__(self, store: Store, fragments_max: int, runtime: Runtime) -> None:
-        self._tree = tree_of(store)
-        self._runtime = runtime
+        super().__init__(store, True, fragments_max, runtime)
         self._parts: list[tuple[int, int, _Part]] = []
         self._taken = 0
-        self.batch_fragments = 1
-        self.batches = fragments_max
 
-    async def examine(self, batch: Sequence[Fragment]) -> Examined:
-        damages: list[Damage] = []
-        unread: list[tuple[int, StratalogError]] = []
-        size = 0
-        for index, entry in enumerate(batch):
-            data = await read_object(self._tree, entry)
-            if isinstance(data, StratalogError):
-                unread.append((index, data))
-                continue
-            size += len(data)
-            found = await self._examine(entry, data)
-            if isinstance(found, _Part):
-                self._taken += 1
-                heapq.heappush(self._parts, (entry.start.offset, self._taken, found))
-            else:
-                damages += found
-        return Examined(tuple(damages), size, tuple(unread))
-
-    async def _examine(self, entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
+    async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
+        data = (await self._tree.store_of(entry).get(check_path(entry.path))).data
         if len(data) <= EXAMINE_INLINE_BYTES_MAX:
-            return _examine(entry, data)
-        return await self._runtime.compute(lambda: _examine(entry, data))
+            found = _examine(entry, data)
+        else:
+            found = await self._runtime.compute(lambda: _examine(entry, data))
+        if not isinstance(found, _Part):
+            return found, len(data)
+        self._taken += 1
+        heapq.heappush(self._parts, (entry.start.offset, self._taken, found))
+        return (), len(data)
 
     def take(self, below: int | None) -> list[_Part]:
         """The fragments before an offset, in the order of the log, and forget them."""
@@ -222,9 +207,6 @@ class _Examiner:
         while self._parts and (below is None or self._parts[0][0] < below):
             taken.append(heapq.heappop(self._parts)[2])
         return taken
-
-    async def close(self) -> None:
-        """Nothing is kept open."""
 
 
 def _examine(entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:

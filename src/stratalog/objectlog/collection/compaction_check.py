@@ -16,8 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from stratalog.errors import Corrupt
-from stratalog.objectlog.collection.plan_check import OWNED
+from stratalog.objectlog.collection.plan_check import OWNED, identity, require, taken_by
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     Entry,
@@ -34,21 +33,17 @@ from stratalog.setsum import Setsum
 
 async def check_compaction(plan: Garbage, manifest: Manifest, tree: Tree) -> None:
     """Raise ``Corrupt`` unless the plan, applied to this manifest, balances."""
-    taken = manifest.entries[: len(plan.root_before)]
-    _require(
-        tuple(entry.path for entry in taken) == plan.root_before,
-        "it changes another root than the stored one",
-    )
+    taken = taken_by(plan, manifest)
     check_adjacent(plan.root_after, GARBAGE_PATH)
-    _require(_ends(taken) == _ends(plan.root_after), "the new root spans other offsets")
+    require(_ends(taken) == _ends(plan.root_after), "the new root spans other offsets")
     kept = {entry.path for entry in plan.root_after}
-    let_go = {entry.path for entry in taken} - kept
-    _require({entry.path for entry in plan.dropped} == let_go, "it drops what it does not replace")
+    dropped = {entry.path for entry in taken} - kept
+    require({entry.path for entry in plan.dropped} == dropped, "it drops what it does not replace")
     before, after = await _difference(taken, plan.root_after, tree)
-    _require(manifest.newest not in before, "it changes the newest fragment")
+    require(manifest.newest not in before, "it changes the newest fragment")
     _check_spans(before, after)
     was, stays = (Setsum.total(each.setsum for each in side) for side in (before, after))
-    _require(was == stays + plan.setsum_to_discard, "what goes and what stays do not balance")
+    require(was == stays + plan.setsum_to_discard, "what goes and what stays do not balance")
 
 
 async def _difference(
@@ -56,9 +51,9 @@ async def _difference(
 ) -> tuple[list[Fragment], list[Fragment]]:
     """The fragments that only one of two trees has. What they share is not read."""
     while True:
-        shared = {_identity(entry) for entry in before} & {_identity(entry) for entry in after}
-        before = [entry for entry in before if _identity(entry) not in shared]
-        after = [entry for entry in after if _identity(entry) not in shared]
+        shared = {identity(entry) for entry in before} & {identity(entry) for entry in after}
+        before = [entry for entry in before if identity(entry) not in shared]
+        after = [entry for entry in after if identity(entry) not in shared]
         deepest = max(map(depth_of, [*before, *after]), default=0)
         if deepest == 0:
             return _fragments(before), _fragments(after)
@@ -88,15 +83,15 @@ def _check_spans(before: Sequence[Fragment], after: Sequence[Fragment]) -> None:
         spanned: list[Fragment] = []
         while waiting and waiting[-1].start.offset < new.limit.offset:
             spanned.append(waiting.pop())
-        _require(bool(spanned), f"{new.path} takes the place of nothing")
-        _require(new.path.startswith(OWNED[0]), f"{new.path} is not a fragment's place")
-        _require(new.is_sparse, f"{new.path} does not say how many records it has")
+        require(bool(spanned), f"{new.path} takes the place of nothing")
+        require(new.path.startswith(OWNED[0]), f"{new.path} is not a fragment's place")
+        require(new.is_sparse, f"{new.path} does not say how many records it has")
         first, last = spanned[0], spanned[-1]
-        _require(_ends([new]) == _ends(spanned), f"{new.path} spans other offsets")
+        require(_ends([new]) == _ends(spanned), f"{new.path} spans other offsets")
         numbers = (new.first_seq_no, new.seq_no)
-        _require(numbers == (first.first_seq_no, last.seq_no), f"{new.path} has other numbers")
-        _require(new.count <= sum(each.count for each in spanned), f"{new.path} has more records")
-    _require(not waiting, "some of the log is left out")
+        require(numbers == (first.first_seq_no, last.seq_no), f"{new.path} has other numbers")
+        require(new.count <= sum(each.count for each in spanned), f"{new.path} has more records")
+    require(not waiting, "some of the log is left out")
 
 
 def _ends(entries: Sequence[Entry]) -> tuple[object, ...]:
@@ -104,17 +99,3 @@ def _ends(entries: Sequence[Entry]) -> tuple[object, ...]:
         return ()
     start, limit = entries[0].start, entries[-1].limit
     return (start.offset, start.timestamp_us, limit.offset, limit.timestamp_us)
-
-
-def _identity(entry: Entry) -> tuple[object, ...]:
-    ends = (entry.start.offset, entry.limit.offset)
-    return (entry.base, entry.path, *ends, entry.num_bytes, entry.setsum)
-
-
-def _require(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise Corrupt(
-            f"the plan of a compaction is not to be trusted: {complaint}",
-            path=GARBAGE_PATH,
-            hint="Keep a copy of the object, then cancel it with `stratalog collect --cancel`.",
-        )

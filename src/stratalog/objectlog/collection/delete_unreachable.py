@@ -77,14 +77,14 @@ class Removal:
         """
         first = plan.first_to_keep.offset
         invariant(manifest.first_offset >= first, "a plan is published before it is deleted")
-        doomed = {pointer.path for pointer in plan.snapshots_to_replace}
+        replaced = {pointer.path for pointer in plan.snapshots_to_replace}
         starts = {max(p.start.offset, manifest.first_offset) for p in plan.snapshots_to_replace}
         for entry in plan.dropped:
             if entry.limit.offset > first or not entry.path.startswith(OWNED):
                 raise Corrupt(f"{entry.path} is not to be collected", path=entry.path)
         for start in starts:
             async for path in self._way_down(manifest, start):
-                if path in doomed:
+                if path in replaced:
                     raise Corrupt(f"{path} is still linked and was to be deleted", path=path)
 
     async def remove(self, entries: Sequence[Entry], nodes: Sequence[Entry] = ()) -> Removed:

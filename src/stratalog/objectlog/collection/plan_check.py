@@ -34,53 +34,74 @@ def check_plan(plan: Garbage, manifest: Manifest, nodes: Mapping[str, Snapshot])
 
     ``nodes`` has at least the stored nodes that the plan replaces, by path.
     """
-    taken = manifest.entries[: len(plan.root_before)]
-    _require(
-        tuple(entry.path for entry in taken) == plan.root_before,
-        "it cuts another root than the stored one",
-    )
+    taken = taken_by(plan, manifest)
     made = {node.path: node for node in plan.snapshots_to_make}
     _check_paths([*plan.dropped, *plan.snapshots_to_replace], made)
     _check_made(plan.snapshots_to_make)
     cut = {pointer.path: nodes[pointer.path].entries for pointer in plan.snapshots_to_replace}
     before = _leaves(taken, cut)
     after = _leaves(plan.root_after, {path: node.entries for path, node in made.items()})
-    _require(
-        Counter(map(_identity, before)) == Counter(map(_identity, (*plan.dropped, *after))),
+    require(
+        Counter(map(identity, before)) == Counter(map(identity, (*plan.dropped, *after))),
         "what goes and what stays are not what was there",
     )
     _check_cut(plan, manifest, after)
     gone = Setsum.total(entry.setsum for entry in plan.dropped)
-    _require(gone == plan.setsum_to_discard, "what goes does not add up to its sum")
+    require(gone == plan.setsum_to_discard, "what goes does not add up to its sum")
     was = Setsum.total(entry.setsum for entry in taken)
     stays = Setsum.total(entry.setsum for entry in plan.root_after)
-    _require(was == gone + stays, "the sums of what goes and what stays do not balance")
+    require(was == gone + stays, "the sums of what goes and what stays do not balance")
+
+
+def taken_by(plan: Garbage, manifest: Manifest) -> tuple[Entry, ...]:
+    """The entries of the stored root that the plan replaces."""
+    taken = manifest.entries[: len(plan.root_before)]
+    require(
+        tuple(entry.path for entry in taken) == plan.root_before,
+        "it changes another root than the stored one",
+    )
+    return taken
+
+
+def identity(entry: Entry) -> tuple[object, ...]:
+    """Equal for two entries if they link the same object for the same records."""
+    ends = (entry.start.offset, entry.limit.offset)
+    return (entry.base, entry.path, *ends, entry.num_bytes, entry.setsum)
+
+
+def require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise Corrupt(
+            f"the plan is not to be trusted: {complaint}",
+            path=GARBAGE_PATH,
+            hint="Keep a copy of the object, then cancel it with `stratalog collect --cancel`.",
+        )
 
 
 def _check_made(nodes: Sequence[Snapshot]) -> None:
     for node in nodes:
-        _require(len(node.entries) > 1, f"{node.path} has a single child")
+        require(len(node.entries) > 1, f"{node.path} has a single child")
         node.check(node.pointer())
 
 
 def _check_paths(entries: Iterable[Entry], made: Mapping[str, Snapshot]) -> None:
     for entry in entries:
-        _require(entry.path.startswith(OWNED), f"{entry.path} is not an object of the tree")
-        _require(entry.path not in made, f"{entry.path} is both made and taken away")
+        require(entry.path.startswith(OWNED), f"{entry.path} is not an object of the tree")
+        require(entry.path not in made, f"{entry.path} is both made and taken away")
 
 
 def _check_cut(plan: Garbage, manifest: Manifest, after: Sequence[Entry]) -> None:
     """The dropped entries lie side by side, from the start of the log to the first to keep."""
     dropped, cut = plan.dropped, plan.first_to_keep.offset
     check_adjacent(dropped, GARBAGE_PATH)
-    _require(
+    require(
         (dropped[0].start.offset, dropped[-1].limit.offset) == (manifest.first_offset, cut),
         "what goes is not the beginning of the log",
     )
     first = next(iter(after), None)
-    _require(first is None or first.start.offset == cut, "what stays begins elsewhere")
+    require(first is None or first.start.offset == cut, "what stays begins elsewhere")
     if isinstance(first, Fragment) and isinstance(first.first_seq_no, int):
-        _require(
+        require(
             first.first_seq_no == plan.first_seq_no_to_keep, "its first number to keep is another"
         )
 
@@ -92,16 +113,3 @@ def _leaves(entries: Sequence[Entry], below: dict[str, tuple[Entry, ...]]) -> li
         children = below.pop(entry.path, None)
         found += [entry] if children is None else _leaves(children, below)
     return found
-
-
-def _identity(entry: Entry) -> tuple[object, ...]:
-    return (entry.path, entry.start.offset, entry.limit.offset, entry.num_bytes, entry.setsum)
-
-
-def _require(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise Corrupt(
-            f"the plan of a collection is not to be trusted: {complaint}",
-            path=GARBAGE_PATH,
-            hint="Keep a copy of the object, then cancel it with `stratalog collect --cancel`.",
-        )

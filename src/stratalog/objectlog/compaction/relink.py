@@ -94,11 +94,11 @@ def plan_compaction(
         same += 1
     taken, given = before[: len(before) - same], after[: len(after) - same]
     kept = {entry.path for entry in given}
-    let_go = [entry for entry in taken if entry.path not in kept]
+    dropped = [entry for entry in taken if entry.path not in kept]
     old = [fragment for each in replaced for fragment in each.group.fragments]
     num_bytes = sum(each.num_bytes for each in old) - sum(each.entry.num_bytes for each in replaced)
     return Garbage(
-        snapshots_to_drop=tuple(e for e in let_go if isinstance(e, SnapshotPointer)),
+        snapshots_to_drop=tuple(e for e in dropped if isinstance(e, SnapshotPointer)),
         snapshots_to_make=(),
         snapshot_for_root=None,
         fragments_to_drop_start=0,
@@ -110,7 +110,7 @@ def plan_compaction(
         write_id=runtime.new_id(),
         writer=writer,
         plan_id=runtime.new_id(),
-        fragments_to_drop=tuple(e for e in let_go if isinstance(e, Fragment)),
+        fragments_to_drop=tuple(e for e in dropped if isinstance(e, Fragment)),
         root_before=tuple(entry.path for entry in taken),
         sweep_epoch=manifest.sweep_epoch,
         compaction=Compaction(
