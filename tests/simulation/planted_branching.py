@@ -15,7 +15,7 @@ from simulation import branching
 from simulation.planting import plant
 from stratalog.objectlog.append.committer import Committer, Outcome
 from stratalog.objectlog.branch import destroy_log as destroy_module
-from stratalog.objectlog.branch.fork_log import _Forking
+from stratalog.objectlog.branch.fork_log import _Fork
 from stratalog.objectlog.branch.seal_log import SEAL_TIMEOUT_S, Sealer
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection.collector import Collector
@@ -105,20 +105,20 @@ def pin_that_only_moves_the_cut() -> Iterator[None]:
 def fork_opened_before_its_pin() -> Iterator[None]:
     """A fork links what nobody holds for it yet: ``forked``."""
 
-    async def linked(self: _Forking, note: ForkNote) -> tuple[ForkNote, Sequence[Entry]]:
+    async def linked(self: _Fork, note: ForkNote) -> tuple[ForkNote, Sequence[Entry]]:
         source, _ = await load_manifest(self._source)
         window = Window(source.first_offset, note.at)
         return note, [entry for entry in source.entries if window.overlaps(entry)]
 
-    async def opened(self: _Forking, note: ForkNote, held: Sequence[Entry]) -> ForkNote | None:
+    async def opened(self: _Fork, note: ForkNote, held: Sequence[Entry]) -> ForkNote | None:
         found = await open_(self, note, held)
         if held:
             pins = PinStore(self._source, runtime=self._runtime)
             await pins.create(note.pin, held[0].start.offset, note.at)
         return found
 
-    open_ = _Forking._open
-    with plant(_Forking, "_held", linked), plant(_Forking, "_open", opened):
+    open_ = _Fork._open
+    with plant(_Fork, "_held", linked), plant(_Fork, "_open", opened):
         yield
 
 

@@ -14,8 +14,8 @@ divides is encoded anew.
     4  the target's manifest, ``done``      if its sum is the one that was noted
     5  the pin is released
 
-Nobody else reads or writes a copy that is not done. A run that was cut short is resumed by the
-next one for the same stretch, and two at once help each other. Cursors and pins are not copied, nor
+A copy that is not done can be neither read nor written. The next run for the same stretch resumes
+one that was cut short, and two runs at once help each other. Cursors and pins are not copied, nor
 is what the source knows of its writers.
 """
 
@@ -106,15 +106,15 @@ async def copy_log(
     for offset in (from_offset, to_offset):
         if offset is not None:
             check_offset(offset)
-    copying = _Copying(source, target, on_progress, writer_label(writer), options, runtime)
-    return await copying.run(from_offset, to_offset)
+    run = _Copy(source, target, on_progress, writer_label(writer), options, runtime)
+    return await run.run(from_offset, to_offset)
 
 
 class _Again(Exception):
-    """Somebody else has changed the target or the pin: look where the copy stands."""
+    """Another process has changed the target or the pin: look again how far the copy is."""
 
 
-class _Copying:
+class _Copy:
     """One run of the five steps."""
 
     def __init__(
@@ -142,7 +142,7 @@ class _Copying:
         note = await self._begun(from_offset, to_offset)
         if note.state == "copying":
             await self._complete(note)
-        await self._source.let_go(note)
+        await self._source.release(note)
         return Copied(
             self._target.url,
             note.source,

@@ -1,9 +1,9 @@
 """The log that is copied from: what a stretch of it adds up to, holding it, reading it.
 
 A log of ours is pinned while it is copied, from the first record that is not copied yet. The pin
-has an expiry, should the copy die, and is renewed as long as it goes on. A log that cannot be
-pinned, be it that wal3 made it or that it may only be read, is read as it is; if it is cut above
-what is still to be copied, that is ``Trimmed``.
+has an expiry, in case the copy dies, and is renewed as long as the copy goes on. A log that cannot
+be pinned, because wal3 made it or because it may only be read, is read as it is. If it is cut above
+what is still to be copied, the copy fails with ``Trimmed``.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class CopySource:
 
         await self._reloads.after(error, etag, check_start)
         if self._pin is not None:
-            # Its maker died before it counted.
+            # Its owner died before it counted.
             await self._pin.release()
 
     async def was_compacted(self) -> bool:
@@ -171,7 +171,7 @@ class CopySource:
         try:
             for pin in await self._own_pins(note):
                 if pin.from_offset > next_offset:
-                    # Of a run that knows more of the target than this one.
+                    # This pin belongs to a run that has copied more than this one has seen.
                     continue
                 with contextlib.suppress(Conflict, Trimmed):
                     return await pin.renew(self._expiry_us())
@@ -198,7 +198,7 @@ class CopySource:
                 return False
         return True
 
-    async def let_go(self, note: CopyNote) -> None:
+    async def release(self, note: CopyNote) -> None:
         """Release the pins of a copy that is done, also those that earlier runs have left."""
         with contextlib.suppress(Denied):
             for pin in await self._own_pins(note):

@@ -1,25 +1,26 @@
 """Destroying a log: everything that it owns goes, or nothing at all.
 
-There is no conditional delete, so the order makes it safe beside writers and after a crash:
+There is no conditional delete. The order makes it safe beside writers and after a crash:
 
     1  list everything     a file that is not the log's, or a pin: refuse, nothing has changed
     2  seal, by CAS        writers lose their next put and stop with ``Sealed``
     3  list the pins       one that came before the seal: refuse; the log stays sealed
-    4  release the source  a fork lets go of what it holds in the log that it came from
+    4  release the source  a fork releases its hold on the log that it came from
     5  delete              all but the manifest, and list again until nothing is left
     6  the manifest        last, so that a run that was cut short finds its way again
 
-A pin is written, then reads the manifest, and does not count on a log that is being destroyed. So
-either it is in the list of step 3, or it does not count.
+Races:
 
-An upload that was under way when the log was sealed may land after all of this. Nothing links it,
-and destroying the place once more removes it.
-
-Whatever is deleted was listed first, and then the manifest was seen to be sealed for this purpose,
-or to be gone. So a log that somebody creates here meanwhile loses no record: its fragments have
-other names. A gap stays at the names that every log uses: its manifest, plan, cursors and pins.
-Between the last look and the deletion, or if a deletion lands late, another log's may have taken
-their place. Do not create a log where one is just being destroyed.
+1  A pin. It is written, then its owner reads the manifest, and it does not count on a log that is
+   being destroyed. So it is in the list of step 3, or it does not count.
+2  An upload that was under way when the log was sealed. It may land after all of this. Nothing
+   links it, and destroying the place once more removes it.
+3  A log that is created here meanwhile. Objects are deleted only after they were listed and then
+   the manifest was seen to be sealed for destruction, or to be gone. Fragments and snapshots of
+   another log have other names, so it loses no record.
+4  The names that every log uses: manifest, plan, cursors and pins. Between the last look and the
+   deletion, or if a deletion lands late, those of another log may have taken their place. This gap
+   stays. Do not create a log where one is being destroyed.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ async def destroy(
     """Delete a log for ever, with all its cursors and stages.
 
     ``Conflict`` if a file that is not the log's lies among its objects, or if the log is pinned;
-    then nothing was deleted.
-    ``NotFound`` if there is no log. After a crash, or if it fails half-way, call it again.
+    then nothing was deleted. ``NotFound`` if there is no log. Idempotent: after a crash, or if it
+    fails half-way, call it again.
     """
     store = PatientStore(open_store(url), runtime, DESTROY_TIMEOUT_S)
     return await _Destruction(store, on_progress, runtime).run()
@@ -107,7 +108,7 @@ class _Destruction:
     async def _is_a_log(self) -> bool:
         """Step 1. False if there is nothing but what a log without a manifest has left.
 
-        A probe does not count as such: somebody may be about to create a log here.
+        A probe does not count: a log may be about to be created here.
         """
         absent: NotFound | None = None
         try:
@@ -131,7 +132,7 @@ class _Destruction:
         return absent is None
 
     async def _refuse_pins(self) -> None:
-        """Also step 3. One that is past its expiry is released by whoever finds it."""
+        """Also step 3. Expired pins are released."""
         held, _ = await PinStore(self._store, runtime=self._runtime).sort_out()
         if held:
             named = [f"{pin.name} ({pin.note or pin.owner})" for pin in held[:NAMED_MAX]]
@@ -143,7 +144,7 @@ class _Destruction:
             )
 
     async def _seal(self) -> None:
-        """Step 2. Half a fork is given up. One who has destroyed the log has done it for us."""
+        """Step 2. Half a fork is given up. Done if another process has destroyed the log."""
 
         def change(manifest: Manifest) -> Manifest | None:
             if is_being_destroyed(manifest):
@@ -218,7 +219,7 @@ class _Destruction:
                 return
 
     async def _manifest_to_delete(self) -> Blob | None:
-        """The manifest of a log that nobody can use any more. None if it is gone."""
+        """The manifest of a log that cannot be used any more. None if it is gone."""
         try:
             blob = await self._store.get(MANIFEST_PATH)
         except NotFound:

@@ -7,21 +7,24 @@ The shared objects stay the source's. What keeps them there is a pin in the sour
 So the order is
 
     1  the fork's manifest, ``forking``       names the pin to be
-    2  the pin in the source, confirmed       from here on nobody deletes the shared objects
+    2  the pin in the source, confirmed       from now on the shared objects are not deleted
     3  the fork's manifest, ``open``          links them
 
-Nobody reads or writes a fork that is not open, and no fork is open without its pin. A run that was
-cut short is completed by the next one, which takes it over: it names a pin of its own, and from
-then on the earlier run, should it only sleep, cannot open the fork. So a pin is confirmed, and
-used, by the one run that made it. The pins of earlier runs stay named in the note (``former``)
-until the fork is opened by a run that has used up their names. To give the fork up instead, its
-manifest is first put to ``aborted``; only then may the pin go, since a sleeper could open the fork
-until then. A fork that no longer reaches into its source (it was collected beyond the point where
-it left) is put to ``detached`` after its pin is released. A fork of a fork has its pin in the
-fork, whose own pin stays as long as somebody holds something that is below it.
+A fork that is not open can be neither read nor written, and no fork is open without its pin.
 
-A log of wal3 can be forked too. Its collector knows no pins, so there a cursor takes the place of
-the pin (``wal3_hold``): it holds back wal3's collection for as long as the fork needs it.
+1  A run that was cut short. The next run takes the fork over: it names a pin of its own, and from
+   then on the earlier run, should it only sleep, cannot open the fork. So the run that confirms and
+   uses a pin is the one that made it. The pins of earlier runs stay named in the note (``former``)
+   until a run that has retired their names opens the fork.
+2  A fork that is given up. Its manifest is first put to ``aborted``. Only then may the pin go,
+   since a sleeping run could open the fork until then.
+3  A fork that does not reach into its source any more, because it was collected beyond the point
+   where it left. It is put to ``detached`` after its pin is released.
+4  A fork of a fork. It has its pin in the fork, whose own pin stays as long as anything below it is
+   held.
+
+A log of wal3 can be forked too. wal3's collector knows no pins, so a cursor takes the place of the
+pin (``wal3_hold``) and holds back the collection for as long as the fork needs it.
 """
 
 from __future__ import annotations
@@ -118,17 +121,17 @@ async def fork(
 ) -> Forked:
     """A new log at ``target`` with the records of ``source`` before offset ``at``, or all.
 
-    Both lie on one store; ``copy_log`` is for others. Again without harm: a fork that was cut
-    short is completed, one that is open is left as it is. ``Exists`` if another log is there. A
-    fork of a log that wal3 made holds back wal3's collection, by a cursor; ``Conflict`` while that
-    is under way.
+    Both lie on one store; ``copy_log`` is for others. Idempotent: a fork that was cut short is
+    completed, one that is open is left as it is. ``Exists`` if another log is there. A fork of a
+    log that wal3 made holds back wal3's collection by a cursor; ``Conflict`` while wal3 is
+    collecting.
     """
     if at is not None:
         check_offset(at)
-    return await _Forking(source, target, writer_label(writer), runtime).run(at)
+    return await _Fork(source, target, writer_label(writer), runtime).run(at)
 
 
-class _Forking:
+class _Fork:
     """One run of the three steps."""
 
     def __init__(self, source: StoreLike, target: StoreLike, writer: str, runtime: Runtime) -> None:
@@ -167,7 +170,7 @@ class _Forking:
     async def _completed(self, note: ForkNote) -> ForkNote | None:
         """Steps two and three, by the run that the note belongs to. None if another took it over.
 
-        The pin of a fork that was given up, or that is another's now, is known to nobody else.
+        The pin of a fork that was given up or taken over is released here: no other run knows it.
         """
         try:
             held = await self._held(note)
@@ -308,7 +311,7 @@ class _Forking:
     async def _with_another_pin(self, note: ForkNote) -> ForkNote | None:
         """The note with a pin of our own, put in the place of this one. None if it has changed.
 
-        Whoever relied on the pin that was named before cannot open the fork any more.
+        A run that relied on the pin that was named before cannot open the fork any more.
         """
         former = (*note.former, note.pin)
         renamed = msgspec.structs.replace(note, pin=self._new_pin(), former=former)

@@ -4,9 +4,9 @@
     B      [ b1 b2 b3 ]   b2 [ x y z ]
     gives  [ A b1 x | y ]       b1 and x would be made nodes if there were more of a kind
 
-What is taken whole is pointed to. Of the nodes on the way to the last record, the children before
-it are gathered into new nodes, so that the root stays small, and the last fragment is in the root
-as in every log. Pure functions over nodes that are loaded; ``Unloaded`` names the one that is not.
+The root points to what is taken whole. Of the nodes on the way to the last record, the children
+before it are gathered into new nodes, so that the root stays small. The last fragment is in the
+root, as in every log. Pure functions over nodes that are loaded (``load_nodes``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Prefix:
     """The entries of the new root, the nodes made for it, and the fragment that they end with.
 
     ``last`` is in ``entries`` if it ends at the limit. Otherwise only its first records belong to
-    the prefix, and somebody has to copy them.
+    the prefix, and the caller copies them.
     """
 
     entries: tuple[Entry, ...]

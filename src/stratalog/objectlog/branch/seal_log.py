@@ -6,8 +6,8 @@ next offset, with a pointer back:
 
     seal names (url, id)  ──►  the successor is created with that id, at the tail of the sealed log
 
-The name is given once, so there is one successor whatever crashes or races: who comes second and
-wants the same place completes the first one's work; who wants another is refused.
+The name is given once, so there is one successor whatever crashes or races: a second call for the
+same place completes the work of the first one; a call for another place is refused.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Sealer:
     async def migrate(self, successor: StoreLike, note: str = "") -> LogPosition:
         """Seal the log and go on at ``successor``, where nothing is yet, at the next offset.
 
-        Gives the position where the successor begins. Again without harm; ``Conflict`` if the
-        seal names another successor already, ``Exists`` if another log is at that place.
+        Gives the position where the successor begins. Idempotent. ``Conflict`` if the seal names
+        another successor already, ``Exists`` if another log is at that place.
         """
         target = open_store(successor)
         if target.url == self._store.url:

@@ -1,8 +1,8 @@
 """Some records of a fragment as a fragment of their own: what a fork or a copy divides.
 
-Everything else is shared or copied byte for byte. These rows are encoded anew, with the offsets and
-the time that they have, so what is hashed for each of them stays the same, and the new sum is
-compared with the sum of the rows that it was made from.
+All other fragments are shared or copied byte for byte. These rows are encoded anew with the offsets
+and the time that they have, so the hash of each stays the same. The new sum is compared with the
+sum of the rows that it was made from.
 """
 
 from __future__ import annotations

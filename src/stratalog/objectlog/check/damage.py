@@ -1,7 +1,7 @@
 """What can be wrong with a stored log: each kind by name, what it means, and what to do.
 
-The names are stable and meant for programs. A *remark* is something that a person may want to know
-and that costs no record; a log with nothing but remarks is clean.
+The names are stable and meant for programs. A *remark* is worth knowing and costs no record; a log
+with nothing but remarks is clean.
 """
 
 from __future__ import annotations

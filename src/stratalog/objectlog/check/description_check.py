@@ -89,13 +89,15 @@ class DescriptionCheck:
         return len(self._writers)
 
     def oddities(self) -> tuple[Oddity, ...]:
-        """All that does not hold, once the log was read to its end."""
+        """All that does not hold. Called when the log was read to its end."""
         self._settle_missing()
         return tuple(sorted(self._oddities, key=lambda each: each.offset))
 
     def _pass_a_hole(self) -> None:
-        """Some of the log was compacted, was collected meanwhile, or is damaged, which others tell.
-        Any writer may have written there, so each may go on with any number."""
+        """Some of the log was compacted or collected, or is damaged, which the scrub reports.
+
+        Any writer may have written there, so each may go on with any number.
+        """
         self._settle_missing()
         self._numbers.clear()
         self._may_have_begun = True

@@ -1,11 +1,11 @@
 """What proves the children of a lost node: fragments that fill its place exactly.
 
 The pointer to the node says which offsets it spans, what its records add up to, and how many bytes
-they are stored in. Fragments carry their number in their name, offsets and times in their rows. So
-the fragments between the node's neighbours are listed and read, each entry is made anew from what
-is stored, and the entries count as the children if they follow each other without a gap and match
-the pointer in range, sum and bytes. Fragments that were uploaded and never linked may lie between
-them; a sum of 256 bits tells them apart.
+they are stored in. Fragments carry their number in their name, offsets and times in their rows. The
+fragments between the node's neighbours are listed and read, and each entry is made anew from what
+is stored. The entries are the children if they follow each other without a gap and match the
+pointer in range, sum and bytes. Fragments that were uploaded and never linked may lie between them;
+a sum of 256 bits distinguishes them.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def _listed(store: Store, before: int, after: int) -> AsyncIterator[tuple[
 
 
 def entry_of(path: str, seq_no: int, data: bytes) -> Fragment | None:
-    """The entry that links these bytes, from the bytes alone. None if they do not tell it."""
+    """The entry that links these bytes, from the bytes alone. None if they are no fragment."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         if file.schema_arrow.names != RECORD_SCHEMA.names or not file.metadata.num_rows:

@@ -1,8 +1,8 @@
 """Whether the numbers of self-describing records follow each other: none missing, twice or late.
 
-Records come in the order of the log and are told in *stretches*: neighbours of one writer with
-consecutive numbers. Per writer only the next number and what is missing so far are kept, so a log
-of any length is checked in the memory of its writers. Pure; ``self_describing`` has the records.
+Records come in the order of the log, as *stretches*: neighbours of one writer with consecutive
+numbers. Of each writer only the next number and what is missing so far are kept, so a log of any
+length is checked in the memory of its writers. Pure; ``self_describing`` has the records.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def stretches_of(batch: pa.RecordBatch) -> tuple[list[Stretch], list[Broken]]:
 class Seen:
     """How a part of a stretch relates to what came before it.
 
-    ``new`` continues the numbers, after ``missing`` ones perhaps; ``late`` was missing until now;
-    ``twice`` was there before. ``late-or-twice`` is one of the two: there were too many gaps to
-    remember them all.
+    ``new`` continues the numbers, perhaps after ``missing`` ones; ``late`` was missing until now;
+    ``twice`` was there before. ``late-or-twice`` is one of the two, where there were too many gaps
+    to remember them all.
     """
 
     how: How
@@ -127,7 +127,7 @@ class Numbers:
     def _again(self, first: int, limit: int) -> Iterator[Seen]:
         """Numbers below the next one: each was missing so far, or is there for the second time.
 
-        That cannot be told between the first gap that was not remembered and the last.
+        Between the first gap that was not remembered and the last, this is not known.
         """
         bounds = {first, limit}
         unclear_from, unclear_to = self._forgotten

@@ -1,14 +1,14 @@
 """Repair of what can be proven: an inner node is rebuilt from the fragments that it led to.
 
-A snapshot holds nothing that its fragments do not tell, and the pointer to it says what they add up
-to. So a snapshot that is lost or damaged can be made again, if there are fragments in the store
-that lie where its children lay, whose records are hashed anew, and whose range, sum and bytes are
-exactly the pointer's. If they are not, nothing is changed, and the reason is told. Everything else
-that a scrub finds is told a person: a record that is gone cannot be computed.
+A snapshot holds nothing that its fragments do not show, and the pointer to it says what they add up
+to. A lost or damaged snapshot can therefore be made again if the store has fragments where its
+children were, whose records are hashed anew, and whose range, sum and bytes are exactly those of
+the pointer. Otherwise nothing is changed, and the report says why. Other damage is left to a
+person: a record that is gone cannot be computed.
 
-The new node has a new name. So the nodes above it are written anew too, and one conditional put of
-the manifest takes them all into the log, in the epoch in which they were uploaded. What was
-replaced is left to the sweep.
+The new node has a new name, so the nodes above it are written anew too. One conditional put of the
+manifest links them all, in the epoch in which they were uploaded. What was replaced is left to the
+sweep.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ async def repair(
     repaired: list[Repaired] = []
     reasons: dict[str, str] = {}
     nodes = {each.path: each for each in report.damages if _is_node_of_this_log(each)}
-    # A node that spans more comes first: what is below it is rebuilt along with it. And again from
-    # the beginning as long as it helps: a neighbour that is there again tells where to look.
+    # A node that spans more comes first: what is below it is rebuilt along with it. Repeated as
+    # long as it helps: a neighbour that was rebuilt shows where to look.
     todo = sorted(nodes.values(), key=_records, reverse=True)
     tried = len(todo) + 1
     while len(todo) < tried:
@@ -195,7 +195,7 @@ class _Repair:
         return await children_of(self._store, self._tree, manifest, pointer, self._runtime)
 
     async def _locate(self, manifest: Manifest, damage: Damage) -> _Place | None:
-        """The way from the root to a damaged node, or None if the log has let go of it."""
+        """The way from the root to a damaged node, or None if the log does without it."""
         offset = max(damage.start or 0, manifest.first_offset)
         entries: Sequence[Entry] = manifest.entries
         above: list[tuple[SnapshotPointer, Snapshot]] = []
@@ -213,7 +213,7 @@ class _Repair:
             entries = node.entries
 
     async def _is_good(self, pointer: SnapshotPointer) -> bool:
-        """Whether the node is as it should be after all: somebody may have restored it."""
+        """Whether the node is as it should be after all: it may have been restored."""
         try:
             node = await self._tree.snapshot(pointer)
         except (NotFound, Corrupt):

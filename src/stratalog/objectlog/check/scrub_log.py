@@ -1,13 +1,12 @@
 """Scrub: read and hash the whole log, compare everything, and name every damage.
 
 The tree is walked in log order; fragments are examined in batches, several at a time, in this
-process or in others (``scrub_reading``, ``scrub_pool``). What the batches find is settled in log
-order, so that at each moment everything below ``next_offset`` was examined: from there an
-interrupted scrub goes on.
+process or in others (``scrub_read``, ``scrub_pool``). Their results are settled in log order, so at
+each moment everything below ``next_offset`` was examined. From there an interrupted scrub goes on.
 
-Beside a live writer and a collector nothing that they do is taken for damage. Objects never change,
-so only a *missing* one needs a second look: the manifest is read again, and it is damage if that
-still leads to it. Nothing is ever written.
+What a live writer or collector does is not taken for damage. Objects never change, so only a
+*missing* one needs a second look: the manifest is read again, and it is damage if that still leads
+to the object. Read-only.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ async def scrub(
     """Examine a whole log and report all that is wrong with it. ``NotFound`` if there is none.
 
     It ends where the log ended when it began. ``resume`` goes on where an earlier scrub stopped:
-    give its report, as ``on_progress`` saw it last, or an offset. With ``examiner`` somebody else
-    reads the fragments, and may look for more (``verification``).
+    give the last report that ``on_progress`` got, or an offset. ``examiner`` reads the fragments in
+    place of this function, and may look for more (``verify_log``).
     """
     store = PatientStore(open_store(url), runtime, options.timeout_s)
     work = _Scrub(store, options, on_progress, _begun(store, resume))
@@ -146,7 +145,7 @@ async def _processes_worthwhile(manifest: Manifest) -> int:
 
 
 def _place(damage: Damage) -> tuple[int, str, str]:
-    """Damages are told in log order, those of the root and beside it first."""
+    """Damages are reported in log order, those of the root and beside it first."""
     return (-1 if damage.start is None else damage.start, damage.path, damage.kind.value)
 
 
@@ -172,20 +171,20 @@ class _Scrub:
         self._records = begun.records
         self._num_bytes = begun.num_bytes
         self._found: dict[object, Damage] = {}
-        self._told: tuple[tuple[Damage, ...], tuple[Damage, ...]] = ((), ())
+        self._sorted: tuple[tuple[Damage, ...], tuple[Damage, ...]] = ((), ())
 
     def note(self, damage: Damage) -> None:
         """Remember a damage; the same one is found again when the walk looks twice."""
         self._found.setdefault(damage.identity, damage)
 
     def report(self, *, finished: bool = False) -> ScrubReport:
-        if len(self._found) != sum(map(len, self._told)):
+        if len(self._found) != sum(map(len, self._sorted)):
             found = sorted(self._found.values(), key=_place)
-            self._told = (
+            self._sorted = (
                 tuple(each for each in found if not each.is_remark),
                 tuple(each for each in found if each.is_remark),
             )
-        damages, remarks = self._told
+        damages, remarks = self._sorted
         return ScrubReport(
             url=self._begun.url,
             first_offset=self._first,
@@ -218,7 +217,7 @@ class _Scrub:
         return manifest
 
     def set_range(self, manifest: Manifest) -> None:
-        """Where to begin and to end, and what is still to be told of an earlier run."""
+        """Where to begin and to end, and what an earlier run has found that still counts."""
         entries = manifest.entries
         first = min((entry.start.offset for entry in entries), default=manifest.first_offset)
         self._limit = max((entry.limit.offset for entry in entries), default=manifest.tail.offset)
@@ -286,7 +285,7 @@ class _Scrub:
     # The records
 
     def bytes_left(self, manifest: Manifest) -> int:
-        """How much there is to read, as far as the root tells."""
+        """How much there is to read, as far as the root shows."""
         return sum(each.num_bytes for each in manifest.entries if each.limit.offset > self._next)
 
     async def examine_records(self, manifest: Manifest, examiner: Examiner) -> bool:
@@ -314,7 +313,7 @@ class _Scrub:
         return not stopped
 
     async def _settle(self, done: Done, examiner: Examiner) -> None:
-        """Take over what was found in a batch, and tell how far the scrub is."""
+        """Take over what was found in a batch, and report how far the scrub is."""
         missing = await self._note_examined(done.batch, done.examined)
         unread = {index for index, _ in done.examined.unread}
         read = [entry for index, entry in enumerate(done.batch) if index not in unread]
@@ -345,7 +344,7 @@ class _Scrub:
         return missing
 
     async def _look_again(self, missing: Sequence[Fragment], examiner: Examiner) -> list[Fragment]:
-        """Fragments were missing: damage, unless the log has let go of them meanwhile.
+        """Fragments were missing: damage, unless the newest manifest does without them.
 
         What took their place is examined. Gives what is missing of that.
         """

@@ -1,4 +1,4 @@
-"""Reading what may be damaged: every answer of the store is a result, and none ends the scrub.
+"""Reading what may be damaged: every answer of the store is a result; none ends the scrub.
 
 A batch of fragments is read in parallel and examined in log order, by this process or by one that
 was started for it (``scrub_worker``). What comes back is small: damages, counts, and the entries
@@ -36,7 +36,7 @@ class Examined:
 
 
 class Examiner(Protocol):
-    """Whoever reads and examines batches of fragments, several at a time."""
+    """Reads and examines batches of fragments, several at a time."""
 
     batch_fragments: int
     """How many fragments a batch should have at most."""
@@ -50,7 +50,7 @@ class Examiner(Protocol):
 
 
 def tree_of(store: Store) -> Tree:
-    """What knows where an entry's object is. Nothing is kept: a scrub reads everything once."""
+    """A tree without a cache: a scrub reads everything once."""
     return Tree(store, ByteCache(0))
 
 

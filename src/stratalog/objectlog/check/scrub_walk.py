@@ -1,9 +1,9 @@
 """Walking a tree that may be damaged, and that may change while it is walked.
 
-A node that cannot be read hides what is below it, so that is said and the walk goes on beside it.
-A node that is missing may have been collected or rolled up since the manifest was read. So the
-manifest is read again and the walk goes on in the new tree from there; only a node that is missing
-and reached *again* is damage.
+A node that cannot be read hides what is below it. This is noted, and the walk goes on beside it. A
+node that is missing may have been collected or folded since the manifest was read. So the manifest
+is read again, and the walk goes on in the new tree from there. Only a node that is missing and
+reached *again* is damage.
 
 In memory: the entries of one path through the tree, and a few nodes read ahead.
 """
@@ -108,7 +108,7 @@ class TreeWalk:
         return await self._reload()
 
     def _below(self, pointer: SnapshotPointer, found: Snapshot | StratalogError) -> Iterable[Entry]:
-        """The children to walk. Those that cannot belong here are left out, and that is said."""
+        """The children to walk. Those that cannot belong here are left out, which is noted."""
         if isinstance(found, StratalogError):
             self._note(_unread(pointer, found))
             return ()

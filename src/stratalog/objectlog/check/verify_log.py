@@ -7,7 +7,7 @@
                         there once, in order, and none is missing
 
 The first three are what a scrub examines. The fourth is looked at in the same pass, and what the
-hashed rows add up to is compared with the manifest once more as a whole. Nothing is written.
+hashed rows add up to is compared with the manifest once more as a whole. Read-only.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ async def verify(
 
 
 async def _readable_manifest(store: Store) -> Manifest | None:
-    """The manifest whose sum is compared. None if it is damaged, which the scrub tells better."""
+    """The manifest whose sum is compared. None if it is damaged, which the scrub reports better."""
     try:
         return (await load_manifest(store))[0]
     except (Corrupt, NotFound):

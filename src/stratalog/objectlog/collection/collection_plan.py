@@ -1,4 +1,4 @@
-"""From a cut to a plan: reads the few nodes on the cut and writes down what goes.
+"""From a cut to a plan: the few nodes on the cut are read, and what goes is listed.
 
 ``trim_tree`` decides what to do; this loads the nodes that it asks for and puts the answer into
 the form that is stored.

@@ -4,9 +4,9 @@
     publish    verify, look at the cursors again ──► the manifest without what goes
     delete     what the manifest no longer reaches, children first ──► the plan is emptied
 
-Each phase can be called on its own, by any process, and again after a crash: what a plan has come
-to is read off the manifest. Why this is safe beside writers, readers, cursors and other
-collectors, without a clock, is told in ``docs/design/005-collection.md``.
+Each phase is idempotent and can be called by any process, also after a crash: the manifest shows
+how far a plan has come. ``docs/design/005-collection.md`` argues why this is safe beside writers,
+readers, cursors and other collectors, without a clock.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Collector:
         return plan, plan.state(manifest)
 
     async def preview(self, cut_off: int | None = None) -> Outlook:
-        """What ``compute`` would plan, without a trace."""
+        """What ``compute`` would plan. Read-only."""
         cursors = await list_cursors(self._store, self._cursors)
         manifest, etag = await load_manifest(self._store)
         manifest.check_writable()
@@ -159,7 +159,7 @@ class Collector:
         return plan
 
     async def publish(self) -> Manifest:
-        """Phase two: the manifest without what goes. Again without harm.
+        """Phase two: the manifest without what goes. Idempotent.
 
         ``Conflict`` if the plan had to be cancelled: a cursor needs its data now, or the tree has
         changed. ``Corrupt`` if the stored plan does not balance; then nothing was changed.
@@ -182,7 +182,7 @@ class Collector:
     async def delete(self, on_progress: OnRemoved | None = None) -> Removed:
         """Phase three: delete what the published plan dropped, then empty the plan.
 
-        Waits for the rest of ``interval_s`` since the publication, for the sake of slow readers.
+        Waits until ``interval_s`` have passed since the publication, for the sake of slow readers.
         """
         plan, state, manifest, etag = await self._loaded()
         if plan is None:
@@ -211,8 +211,8 @@ class Collector:
     ) -> Removed:
         """Delete what was below the old root, and is below neither the new one nor a pin.
 
-        The manifest is not older than the publication, so what it does not link now it will never
-        link again, and neither will a pin that is made from now on.
+        The manifest is not older than the publication. What it does not link, no later manifest
+        will link, and no later pin.
         """
         await self._courtesy(await self._installed.note_published(plan))
         held, _ = await self._pins.sort_out()
@@ -228,8 +228,8 @@ class Collector:
     async def run(self, plan: Garbage, on_progress: OnRemoved | None = None) -> Removed:
         """Install the plan of a compaction, publish it, and delete what it drops.
 
-        ``Conflict`` if another one is under way, or if the tree has changed since it was made. One
-        that does not balance is ``Corrupt`` before it can be in anybody's way.
+        ``Conflict`` if another plan is installed, or if the tree has changed since this one was
+        made. A plan that does not balance is ``Corrupt`` before it is installed.
         """
         etag = await self._installed.check_empty()
         manifest, _ = await load_manifest(self._store)
@@ -249,7 +249,7 @@ class Collector:
     async def cancel(self) -> None:
         """Give up a plan that is not published yet. ``Conflict`` if it is.
 
-        Raising the epoch bars everybody from publishing it, also one who is just about to.
+        The epoch is raised, so that a collector that is just about to publish the plan fails.
         """
         plan, _ = await load_garbage(self._store)
         if plan is None or plan.is_empty:
@@ -286,7 +286,7 @@ class Collector:
                     break
                 manifest = await self.publish()
             except (Conflict, NotFound) as error:
-                # Not found is a plan that another collector has finished meanwhile.
+                # A plan that is not found has been finished by another collector.
                 if attempts_left == 0 or error.path == MANIFEST_PATH:
                     raise
                 continue
@@ -335,11 +335,11 @@ class Collector:
         )
 
     async def _detach(self) -> None:
-        """A fork that needs its source no more lets go of it, if it may write there."""
+        """Release the source of a fork that does not need it any more, if that is permitted."""
         try:
             await detach_fork(self._store, runtime=self._runtime)
         except Denied as error:
-            log.warning("the fork could not let go of its source: %s", error)
+            log.warning("the fork could not release its source: %s", error)
 
     # Publishing
 

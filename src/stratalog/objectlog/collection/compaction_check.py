@@ -1,14 +1,14 @@
 """The verifier of a compaction: it may only take records away, and must account for each.
 
-It knows nothing of how a plan is made. It holds the old root against the new one, opens both as
-far as they differ, and asks of the fragments that are left on either side that
+It is independent of the code that makes plans. It opens the old root and the new one as far as they
+differ, and requires of the fragments that only one of them has:
 
     each new one spans exactly some old neighbours, by offset, by time and by number
     it holds no more records than they did
     the sums of the old ones  =  the sums of the new ones  +  what the plan discards
 
-and that the newest fragment is not among them, unless the log is sealed. What the plan discards was
-hashed from the removed rows by whoever made it, so the last line is no tautology.
+The newest fragment may not be among them, unless the log is sealed. What the plan discards was
+hashed from the removed rows when the plan was made, so the last line is no tautology.
 """
 
 from __future__ import annotations

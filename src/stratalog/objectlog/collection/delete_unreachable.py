@@ -1,11 +1,11 @@
 """Deleting what a published plan dropped: only what is out of reach, children first.
 
-A dropped snapshot is read, everything below it deleted, then the snapshot itself. So a run that
-was cut short finds its way again, and one whose snapshot is gone has nothing left to do below it.
-What the manifest or a pin still holds is passed over, and not read if they hold all below it; it
-goes when they let go. What belongs to the log that this
-one was forked from is not touched at all. A few thousand entries are in memory at a time, however
-much goes.
+A dropped snapshot is read, everything below it is deleted, then the snapshot itself. So a run that
+was cut short can be repeated: where a snapshot is gone, nothing is left below it.
+
+What the manifest or a pin still reaches is passed over, and is not read if they reach all below it.
+Objects of the log that this one was forked from are not touched. A few thousand entries are in
+memory at a time, however much goes.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Removal:
     async def check_unreachable(self, plan: Garbage, manifest: Manifest) -> None:
         """Refuse unless the manifest reaches none of the plan's objects.
 
-        What was dropped ends before the log begins. A replaced node might still span what is
-        kept, so the way down to its range is looked at.
+        What was dropped ends before the log begins. A replaced node may span what is kept, so the
+        way down to its range is checked.
         """
         first = plan.first_to_keep.offset
         invariant(manifest.first_offset >= first, "a plan is published before it is deleted")
@@ -88,7 +88,7 @@ class Removal:
                     raise Corrupt(f"{path} is still linked and was to be deleted", path=path)
 
     async def remove(self, entries: Sequence[Entry], nodes: Sequence[Entry] = ()) -> Removed:
-        """Delete these entries with all below them, then these nodes. Again without harm."""
+        """Delete these entries with all below them, then these nodes. Idempotent."""
         await self._remove(entries)
         await self._delete(nodes)
         return self._removed

@@ -1,12 +1,12 @@
 """The verifier: a plan is believed only if it balances against the tree that it cuts.
 
-It knows nothing of how a plan is made. It holds the stored plan against the root and the replaced
-nodes as they are stored, and asks of every level that
+It is independent of the code that makes plans. It compares the stored plan with the root and with
+the replaced nodes as they are stored, and requires of every level:
 
     what was there  =  what goes  +  what stays
 
-entry by entry, by path, so that nothing is dropped twice, kept twice, or forgotten; that ranges
-meet; that every sum is the sum of its parts; and that no path leaves ``log/`` and ``snapshot/``.
+This is checked entry by entry, so that nothing is dropped twice, kept twice, or forgotten. Ranges
+must meet, every sum must be the sum of its parts, and no path may leave ``log/`` and ``snapshot/``.
 """
 
 from __future__ import annotations

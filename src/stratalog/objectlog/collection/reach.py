@@ -1,9 +1,9 @@
-"""What several trees hold in one stretch of the log: a set of paths that may not be deleted.
+"""What several trees reach in one stretch of the log: a set of paths that may not be deleted.
 
-A log's manifest and its pins are trees over the same immutable objects, and overlap in any way. So
-before something is deleted, the stretch that it lies in is looked up in each of them, down to the
-level of what is to be deleted and no further. Only that is in memory. What belongs to another log
-is not ours to delete, so it is not looked up.
+The manifest of a log and its pins are trees over the same immutable objects, and may overlap in any
+way. Before objects are deleted, their stretch is looked up in each tree, down to the level of these
+objects and no further; only that is in memory. Objects of other logs are never deleted here, so
+they are not looked up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 class Root:
     """The top of a tree, and which part of it counts: all of it, or a window.
 
-    ``whole`` if a missing node is an error, and not just a sign of age.
+    In a ``whole`` tree a missing node is an error. Below a missing node of another one, a pin say,
+    nothing is reached.
     """
 
     name: str

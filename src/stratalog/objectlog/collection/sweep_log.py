@@ -1,7 +1,7 @@
 """Sweep: deleting what no manifest reaches, beside writers that may sleep for a week.
 
-Crashed and fenced writers leave fragments that nobody links, roll-ups leave the nodes that they
-took over, interrupted collections leave both. A sweep goes in this order, and needs all of it:
+Crashed and fenced writers leave fragments that are never linked, folds leave the nodes that they
+took over, interrupted collections leave both. The steps of a sweep, whose order matters:
 
     1  read the manifest, then the plan      what is being collected is the collector's
     2  list, and walk the tree beside it     listed and not reached: a candidate
@@ -11,16 +11,18 @@ took over, interrupted collections leave both. A sweep goes in this order, and n
     6  list the pins and walk them           what they hold stays, although nothing links it
     7  delete the rest
 
-Every candidate was listed before the epoch was read and then raised, so its upload began before. A
-writer links only what it began to upload in the manifest's own epoch. So a candidate is linked in
-the manifest of step 5 or never, however long its writer sleeps and however late its put lands.
+Why no object is deleted that is needed:
 
-A stage is registered before the first upload under it, so whoever lists an upload finds its stage
-afterwards. A pin counts if the manifest still has what it points to after it was written. So one
-that is too young for the list of step 6 holds only what the manifest of step 5 leads to. What only
-a released pin held is the collector's until that has cleared the pin.
+1  A writer. Every candidate was listed before the epoch was raised, so its upload began before. A
+   writer links only what it began to upload in the manifest's own epoch. A candidate is therefore
+   linked in the manifest of step 5 or never, however long its writer sleeps (``sweep_epoch``).
+2  A long job. It registers its stage before the first upload, so a listing that follows the one of
+   its uploads shows the stage.
+3  A pin. It counts if the manifest still has what it points to after it was written. One that is
+   too young for the listing of step 6 holds only what the manifest of step 5 leads to.
+4  A released pin. What only it held is left to the collector, which clears the pin.
 
-What does not look like a name of ours is reported and left alone.
+Objects whose name is not a log's are reported and left alone.
 ``docs/design/005-collection.md`` has the whole protocol.
 """
 
@@ -140,7 +142,7 @@ async def sweep(
 async def sweep_noting(
     url: StoreLike, on_left: OnLeft, options: SweepOptions, runtime: Runtime
 ) -> SweepReport:
-    """Sweep; ``on_left`` hears of each fragment that only a pin holds."""
+    """Sweep; ``on_left`` is called with each fragment that only a pin holds."""
     store = PatientStore(open_store(url), runtime, options.timeout_s)
     return await _Sweep(store, options, runtime, on_left=on_left).run()
 

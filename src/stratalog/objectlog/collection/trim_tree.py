@@ -6,10 +6,10 @@
 
 A node with a single child is never made: the child moves up. Where its right neighbour is deeper
 than it, it joins the leftmost node of that neighbour that fits, so that a list of entries always
-goes from deep to shallow. So at most two paths through the tree are read and written, however
-much is below the entries that go.
+goes from deep to shallow. At most two paths through the tree are read and written, however much is
+below the entries that go.
 
-Pure functions over nodes that are already loaded; ``Unloaded`` names the one that is missing.
+Pure functions over nodes that are loaded (``load_nodes``).
 """
 
 from __future__ import annotations

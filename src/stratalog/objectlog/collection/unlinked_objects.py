@@ -1,12 +1,12 @@
-"""What lies in a log beside what its tree leads to: the objects that nothing links.
+"""The objects of a log that nothing links: a listing, compared with the tree.
 
-Both come in the same order. Listings are in byte order of paths, and a path begins with its bucket,
-whose number has leading zeros; the tree gives its fragments by sequence number. So one bucket's
-paths are compared at a time, and a log of any length needs the memory of one bucket, of the paths
-of its snapshots (one for 64 fragments), and of the candidates found, which are limited.
+Both come in the same order: a listing by path, which begins with the bucket, whose number has
+leading zeros; the tree by sequence number. Paths are compared one bucket at a time, so a log of any
+length needs the memory of one bucket, of the paths of its snapshots (one for 64 fragments), and of
+a limited number of candidates.
 
-The order only saves memory. A fragment that comes late, from whatever bucket, strikes out the
-candidate that it is: at the end none is left that the tree leads to.
+Correctness does not depend on the order. A fragment that the tree gives late is struck from the
+candidates all the same, so in the end none is left that the tree leads to.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Compaction: dropping the records that no longer live, without renumbering any other.
 
-    read       the fragments below ``up_to`` that are not mostly alive     (grouping)
-    rewrite    what lives in them, as sparse fragments, under a stage      (rewriting)
-    plan       the tree with these in place, its new nodes stored          (replanting)
+    group      the fragments below ``up_to`` that are not mostly alive     (rewrite_groups)
+    rewrite    what lives in them, as sparse fragments, under a stage      (rewrite)
+    plan       the tree with these in place, its new nodes stored          (relink)
     publish    verify, then one manifest CAS, through gc/GARBAGE           (collector)
     delete     what neither the new root nor a pin reaches
 
-Who owns the state says which offsets live; below ``up_to`` all others are dead. The newest fragment
-of a log that is not sealed is never changed, nor anything at or above ``up_to``. What leaves is
-hashed from its rows into ``collected``. Appends, readers, cursors, collectors and sweeps go on
-meanwhile; whoever finds the plan of a compaction that was cut short can finish it.
+The owner of the state says which offsets live; below ``up_to`` all others are dead. Nothing at or
+above ``up_to`` is changed, nor is the newest fragment of a log that is not sealed. Rows that leave
+are hashed into ``collected``. Appends, readers, cursors, collectors and sweeps go on meanwhile. A
+compaction that was cut short can be finished by any process that finds its plan.
 ``docs/design/010-compaction.md`` has the protocol.
 """
 
@@ -84,7 +84,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a compaction is about to publish: the log as it is, and as it will be."""
+    """What a compaction is about to publish: the log before it and after it."""
 
     plan_id: str
     tail: int
@@ -98,7 +98,7 @@ class Intent:
 
     dropped: IndexSet
     objects: tuple[str, ...]
-    """The fragments that have what goes. Nothing will lead to them any more."""
+    """The fragments that have what goes. The new tree does not lead to them."""
 
     foreign: tuple[tuple[str, str], ...]
     """Those that belong to the log that this one was forked from, with its URL."""
@@ -200,7 +200,7 @@ class Compactor:
         manifest.check_writable()
         if self._up_to > manifest.tail.offset:
             raise Invalid(
-                f"offset {self._up_to} is beyond the tail: nobody has judged what will be there",
+                f"offset {self._up_to} is beyond the tail: what will be there was not judged",
                 hint="up_to is at most the tail that the owner of the state has read up to.",
                 expected=manifest.tail.offset,
                 actual=self._up_to,
@@ -219,8 +219,8 @@ class Compactor:
             self._url, owner=self._writer, note=STAGE_NOTE, runtime=self._runtime
         )
         try:
-            # Younger than the stage: an erasure that does not find the stage has taken its records
-            # out of the log before.
+            # Younger than the stage. An erasure that does not find the stage has taken its records
+            # out of the log before this manifest.
             manifest, etag = await load_manifest(self._store)
             try:
                 return await self._compact(manifest, stage, removed)
@@ -279,9 +279,9 @@ class Compactor:
         except (Conflict, NotFound) as error:
             manifest, _ = await load_manifest(self._store)
             if manifest.compacted == plan.plan_id:
-                return Removed()  # another has found the plan, and carried it out
+                return Removed()  # another process has found the plan and finished it
             if error.path == GARBAGE_PATH:
-                raise changed() from None  # or has undone it
+                raise changed() from None  # or has cancelled it
             raise
 
     async def _finish_others(self) -> Removed:
@@ -290,7 +290,7 @@ class Compactor:
             return await self._collector.finish()
         except NotFound as gone:
             if gone.path == GARBAGE_PATH:
-                raise changed() from None  # somebody else was faster
+                raise changed() from None  # another process was faster
             raise
 
     # Judging and rewriting
@@ -325,7 +325,7 @@ class Compactor:
         if self._known is not None and self._known.compacted == manifest.compacted:
             dead = self._known.dead.count_in(fragment.offsets)
             return Candidate(fragment, fragment.count - dead, must_drop)
-        # Only its rows can tell which of these it still has.
+        # Which of these a sparse fragment still has, only its rows show.
         data = (await self._tree.store_of(fragment).get(fragment.path)).data
         there = survivors_of(data, fragment, verify=False).offsets
         return Candidate(fragment, len(there & self._live), there.overlaps(self._must_drop))

@@ -1,7 +1,8 @@
 """Putting what a compaction has rewritten into the tree: new nodes, and the plan that links them.
 
-Only the ways down to what has changed are read and written anew (``packing``). Nothing is linked
-here: the nodes are stored under the names of a stage, and the plan is for the collector.
+Only the ways down to what has changed are read and written anew (``repack``). Nothing is linked
+here: the compaction stores the nodes under the names of its stage, and the collector publishes the
+plan.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def _reached(entries: Sequence[Entry], made: Sequence[Snapshot]) -> list[Snapsho
 
 
 def changed() -> Conflict:
-    """That the log has gone on: whatever was prepared is prepared anew."""
+    """The tree has changed, so the plan must be made anew."""
     return Conflict(
         "what was to be compacted has changed meanwhile; nothing was lost",
         path=GARBAGE_PATH,

@@ -1,4 +1,4 @@
-"""Making a tree whole again after some of it was opened: what is open is packed into nodes.
+"""Packing a tree after some of its nodes were opened: what was in a node goes into nodes again.
 
     root     [ A(d2) B(d2) | c(d1) | f ]      a fragment below B has changed
     opened   [ A(d2)  b1(d1) x y′ z b3(d1)  c(d1)  f ]
@@ -6,10 +6,10 @@
 
 A list of entries goes from deep to shallow, and no node has a single child. So, level by level, a
 run of entries that something deeper follows moves into nodes one deeper; one that is alone there
-opens its neighbour and joins its children. Nodes that nobody opened stay as they are, and separate
+opens its neighbour and joins its children. Nodes that were not opened stay as they are and separate
 the runs, so only the ways down to what has changed are written anew.
 
-Pure, but for the children of a node that must be opened: ``Unloaded`` names it.
+Pure functions over nodes that are loaded (``load_nodes``).
 """
 
 from __future__ import annotations

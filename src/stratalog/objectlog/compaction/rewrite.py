@@ -1,9 +1,9 @@
 """Rewriting neighbours: read them, part what lives from what does not, store what lives.
 
-Each row is hashed once. What lives and what does not must together be what the entry of their
-fragment has promised: that is how it is verified, and what goes is known by its own hash, not by a
-subtraction. Groups do not depend on each other, so they may be rewritten anywhere, by whoever has
-the names of a stage to upload under.
+Each row is hashed once. The rows that live and those that do not must add up to the sum in the
+entry of their fragment, which verifies the fragment. The sum of what goes is hashed from its rows,
+never obtained by subtraction. Groups are independent of each other, so any process can rewrite one
+that has the names of a stage to upload under.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Rewriter:
     async def _rewritten(self, whole: Group, names: UploadNames) -> list[Replaced]:
         """Read neighbours, hash what goes, and store what lives, unless its object stays.
 
-        How much lives was estimated by the number of records. Where that was too little, there will
+        Groups were formed by an estimate from the number of records. Where more lives, there will
         be several fragments.
         """
         found: list[Replaced] = []

@@ -6,12 +6,12 @@
 
     mostly dead     rewritten with its neighbours that are mostly dead as well, up to a size; so
                     is one that has a record which must go now
-    without live    goes; its range belongs to whoever is rewritten beside it, or else to its
+    without live    goes; its range goes to the fragment that is rewritten beside it, or else to a
                     neighbour, whose object stays as it is: before it, or at the beginning behind it
     otherwise       stays
 
 A fragment with relative offsets begins where its entry does, so it cannot take over what lies
-before it without being rewritten. Where nothing lives and nobody is there to take over, a fragment
+before it without being rewritten. Where nothing lives and no neighbour can take over, a fragment
 without rows is left. Pure.
 """
 

@@ -11,8 +11,8 @@ A list of prices is a file of JSON or TOML with these fields, in one currency:
     gb_bytes                   what the provider calls a GB; 2**30 with the large ones
     currency                   a word to print
 
-Requests come from a program that ran (``stats`` of writers and readers), or from rates that
-somebody expects. The second is an upper bound: appends that come together share a fragment.
+Requests come from a program that ran (``stats`` of writers and readers), or from expected rates.
+Rates give an upper bound: appends that come together share a fragment.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What somebody expects of a log."""
+    """Expected rates of a log."""
 
     appends_per_second: float = 0.0
     append_bytes: int = 0

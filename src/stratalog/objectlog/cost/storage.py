@@ -1,7 +1,7 @@
 """What a log has stored, by class: one listing, compared with the tree on the way.
 
-Both come in the same order (``survey``), so a log of any length is measured in the memory of one
-bucket of fragments, the paths of its snapshots, and a limited number of objects that nothing links.
+Both come in the same order (``unlinked_objects``), so a log of any length is measured in the memory
+of one bucket of fragments, the paths of its snapshots, and a limited number of unlinked objects.
 Objects that a fork shares belong to the log that it was forked from, and are counted there.
 """
 
@@ -125,7 +125,7 @@ class _WatchedListing(PatientStore):
             yield row
 
     def move(self, row: Listed, to: StoredClass) -> None:
-        """Count an object in another class than its name tells."""
+        """Count an object in another class than that of its name."""
         self.amounts[_class_of(row)] += Amount(-1, -row.size)
         self.amounts[to] += Amount(1, row.size)
 

@@ -1,9 +1,9 @@
 """A blank: an offset without a record, so that what was the newest fragment is not any more.
 
-The newest fragment of a log is never rewritten. Who must rewrite it all the same, because a record
-in it has to go, gives the log another newest one first: an entry that spans one offset and holds
-nothing. It reads as a record that was compacted. The tail moves, so a writer that is open meanwhile
-is fenced, as it would be by another writer's append.
+A compaction never rewrites the newest fragment of a log. If a record in it has to go, the erasure
+first gives the log another newest fragment: an entry that spans one offset and holds nothing. It
+reads as a record that was compacted. The tail moves, so an open writer is fenced, as it would be by
+the append of another writer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def append_blank(
 ) -> Manifest:
     """See to it that ``after`` is not the newest fragment; gives the manifest in which it is not.
 
-    Who loses against another append is done: then that is the newest one.
+    A put that loses against another append is enough: then that is the newest one.
     """
     names, patience = UploadNames(runtime), Patience(runtime, timeout_s)
     empty = joined([]).encode("none")

@@ -6,15 +6,15 @@
               setsum_after, collected, objects, foreign, and at the end: done_us, kept, swept,
               holders, versions, complete, reasons, sha3_256; format, write_id
 
-It is written before anything changes, so that an erasure that was cut short is known and finished:
+It is written before anything changes, so that an erasure that was cut short can be finished:
 
     begun ──► erasing      before each attempt to publish: what goes, and its sums
     erasing ──► done       after the old objects were looked for
-    done ──► done          if something stood against it: when it was looked at again
+    done ──► done          if something stood against it: when it was checked again
 
-``offsets`` are ranges, ``[start, limit)``. The query is not kept, since it may name who is to be
-forgotten; its salted hash is. ``sha3_256`` is the hash of everything else, so that a certificate
-that was changed by accident is known; it is no signature. Persisted: keep stable.
+``offsets`` are ranges, ``[start, limit)``. The query may name the person that is to be forgotten,
+so only its salted hash is kept. ``sha3_256`` is the hash of everything else, by which an accidental
+change is detected; it is no signature. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def certificate_path(certificate_id: str) -> str:
 
 
 def decode_certificate(data: bytes, path: str | None = None) -> Certificate:
-    """From stored bytes, or from a file that somebody has kept."""
+    """From stored bytes, or from a copy of them in a file."""
     refuse_newer_format(data)
     found = Certificate.from_json(data, path)
     if _ID.fullmatch(found.id) is None or any(start >= limit for start, limit in found.offsets):
@@ -154,7 +154,8 @@ async def list_certificates(
 ) -> list[Certificate]:
     """All certificates of a log, oldest first.
 
-    One that cannot be read is raised, or told if somebody wants to hear of it, and passed over.
+    A certificate that cannot be read is raised; with ``on_damage`` it is reported to that and
+    passed over.
     """
     store = open_store(url)
     paths = [row.path async for row in store.list(CERTIFICATE_PREFIX)]

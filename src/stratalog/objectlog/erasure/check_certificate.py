@@ -1,11 +1,11 @@
 """Checking the certificate of an erasure: by itself, and against the log that it is about.
 
-Anybody can do this who may read the log, and whoever has only the certificate can do the first two.
+All checks need read access to the log, but for the first two, which need only the certificate.
 
     unchanged     it hashes to what it says
     balance       what was there = what went + what stayed
     log           it is about this log
-    version       the log has no newer one (told if it is otherwise)
+    version       the log has no newer one (reported if it has)
     absent        the log has none of the records
     deleted       none of the old objects is stored
     sums          what stayed is still there, if nothing else has left the log since
@@ -62,15 +62,15 @@ async def verify_certificate(
     query: str | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> CertificateReport:
-    """CertificateCheck a certificate, and with ``url`` the log that it is about.
+    """Check a certificate, and with ``url`` the log that it is about.
 
     With ``query`` also whether it is about the records that this query chooses.
     """
     checks = [_unchanged(certificate), _balance(certificate)]
     if query is not None:
         is_about = certificate.is_about(query)
-        told = "its hash is that of the query" if is_about else "it is about another query"
-        checks.append(CertificateCheck("query", "holds" if is_about else "broken", told))
+        explanation = "its hash is that of the query" if is_about else "it is about another query"
+        checks.append(CertificateCheck("query", "holds" if is_about else "broken", explanation))
     if url is not None:
         checks += await _against_log(certificate, url, runtime)
     return CertificateReport(certificate, tuple(checks))
@@ -100,8 +100,8 @@ async def _against_log(
     found = await present(tree, store, certificate.erased)
     there = found.offsets
     if there:
-        told = f"{len(there)} of the records are there, offset {there.first} among them"
-        absent = CertificateCheck("absent", "broken", told)
+        explanation = f"{len(there)} of the records are there, offset {there.first} among them"
+        absent = CertificateCheck("absent", "broken", explanation)
     else:
         absent = CertificateCheck("absent", "holds", "the log has none of the records")
     kept = await stored_of(store, certificate.objects)
@@ -126,39 +126,39 @@ async def _against_log(
 def _place(certificate: Certificate, url: str) -> CertificateCheck:
     if certificate.log == redact(url):
         return CertificateCheck("log", "holds", "it is about this log")
-    told = f"it is about {certificate.log}: this may be the same log by another name"
-    return CertificateCheck("log", "unknown", told)
+    explanation = f"it is about {certificate.log}: this may be the same log by another name"
+    return CertificateCheck("log", "unknown", explanation)
 
 
 async def _newer(certificate: Certificate, store: Store) -> list[CertificateCheck]:
-    """That the log has another version of it, if so: what was not complete may be by now."""
+    """Reported if the log has another version: what was not complete may be complete there."""
     try:
         stored, _ = await read_certificate(store, certificate.id)
     except NotFound:
-        told = "the log does not have it: this is another log, or it was deleted"
-        return [CertificateCheck("version", "unknown", told)]
+        explanation = "the log does not have it: this is another log, or it was deleted"
+        return [CertificateCheck("version", "unknown", explanation)]
     if stored.write_id == certificate.write_id:
         return []
-    told = "the log has a newer version: `stratalog certificate show` prints it"
-    return [CertificateCheck("version", "unknown", told)]
+    explanation = "the log has a newer version: `stratalog certificate show` prints it"
+    return [CertificateCheck("version", "unknown", explanation)]
 
 
 async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> CertificateCheck:
-    """What stayed can be compared as long as nothing else has gone."""
+    """What stayed can be compared only as long as nothing else has left the log."""
     tail = certificate.tail
     if tail is None or manifest.tail.offset < tail:
         return CertificateCheck("sums", "broken", "this is another log, or an older one")
     if manifest.collected_sum != certificate.collected:
-        told = "more has left the log since, so that what stayed cannot be compared"
-        return CertificateCheck("sums", "unknown", told)
+        explanation = "more has left the log since, so that what stayed cannot be compared"
+        return CertificateCheck("sums", "unknown", explanation)
     total = await _sum_before(manifest.entries, tail, tree)
     if total is None:
-        told = "the log was rewritten since, so that what stayed cannot be told from what came"
-        return CertificateCheck("sums", "unknown", told)
+        explanation = "the log was rewritten since, so what stayed cannot be told from what came"
+        return CertificateCheck("sums", "unknown", explanation)
     if total != certificate.setsum_after:
         return CertificateCheck("sums", "broken", "the log adds up to something else")
-    told = "the log adds up to what stayed; `stratalog scrub` hashes it all"
-    return CertificateCheck("sums", "holds", told)
+    explanation = "the log adds up to what stayed; `stratalog scrub` hashes it all"
+    return CertificateCheck("sums", "holds", explanation)
 
 
 async def _sum_before(entries: Sequence[Entry], tail: int, tree: Tree) -> Setsum | None:

@@ -1,16 +1,16 @@
 """Erasure: taking records out of a log for good, and a certificate that says so.
 
-    look         which of them the log has, and who else holds them     (holding)
-    begin        write the certificate: from here on it is known         (certificate)
+    look         which of them the log has, and what else holds them     (find_holders)
+    begin        write the certificate, which makes the erasure known    (certificate)
     step over    a blank behind the newest fragment, if one is in it     (blank)
     rewrite      a compaction of the fragments that have them; what goes is noted in the
-                 certificate before it is published                      (compacting)
-    tidy         what released pins held, and what nothing links         (collector, sweep)
+                 certificate before it is published                      (compact_log)
+    copies       what released pins held, and what nothing links         (delete_copies)
     look again   no such record is there, no such object is stored
     end          the certificate, with all that stands against it
 
-An erasure that was cut short is finished by the next one: what it wanted is in its certificate, and
-whether it has happened is read off the log. ``docs/design/013-erasure.md`` has the protocol.
+The next erasure finishes one that was cut short: its certificate says what was to go, and the log
+shows whether it has gone. ``docs/design/013-erasure.md`` has the protocol.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ async def erase(
     """Take these records out of the log, delete the objects that had them, and certify it.
 
     None if neither the log nor a pin has any of them. ``Conflict`` if pins, forks or the log that
-    this one was forked from hold some, unless ``despite_holders``: then the certificate names them
-    and says that the erasure is not complete. Of ``query`` only a hash is kept; ``note`` is kept as
-    it is. What an earlier erasure has left undone is done first.
+    this one was forked from hold some. With ``despite_holders`` the certificate names these and
+    says that the erasure is not complete. Only a hash of ``query`` is kept; ``note`` is kept as it
+    is. Erasures that were cut short are finished first.
     """
     eraser = Eraser(url, on_progress, writer, options, runtime)
     return await eraser.erase(offsets, despite_holders, query, note)
@@ -112,14 +112,14 @@ class Erasable:
     """Which of the records the log has."""
 
     holders: tuple[Holder, ...]
-    """Who else holds some."""
+    """What else holds some of them."""
 
 
 @renamed_parameters(doomed="offsets")
 async def preview_erasure(
     url: StoreLike, offsets: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
 ) -> Erasable:
-    """What ``erase`` would take out now, and who stands in its way.
+    """What ``erase`` would take out now, and which holders stand in its way.
 
     Read-only, except that expired pins are released.
     """
@@ -170,7 +170,7 @@ class Eraser:
         _check_set(offsets)
         await self._collector().clear_pins()
         await self._finish([each async for each in self._left()], tolerant=True)
-        # What will be written at such an offset one day is not meant.
+        # Records that will be written at such an offset later are not meant.
         tail = (await load_manifest(self._store))[0].tail.offset
         offsets = offsets.within(range(tail))
         found = await self.preview(offsets)
@@ -204,10 +204,10 @@ class Eraser:
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
 
-        def tell(error: StratalogError) -> None:
+        def warn(error: StratalogError) -> None:
             log.warning("a certificate cannot be read: %s", error)
 
-        for each in await list_certificates(self._store, on_damage=tell):
+        for each in await list_certificates(self._store, on_damage=warn):
             if each.state != "done" or (also_incomplete and not each.complete):
                 yield each
 
@@ -236,10 +236,10 @@ class Eraser:
     async def _finish(
         self, certificates: Sequence[Certificate], *, tolerant: bool = False
     ) -> list[Certificate]:
-        """Whatever is left to do, from wherever an earlier run has stopped.
+        """What is left to do of each, from where an earlier run has stopped.
 
-        One that fails does not keep the others from being finished. It is raised in the end, unless
-        it is somebody else's.
+        A failure does not keep the others from being finished. Unless ``tolerant``, the first one
+        is raised in the end.
         """
         taken_out: list[Certificate] = []
         failures: list[StratalogError] = []
@@ -368,7 +368,7 @@ class Eraser:
         return tuple(found)
 
     async def _versions(self, path: str) -> Versions:
-        """Told from an object that was just written."""
+        """Whether the store keeps versions, judged by an object that was just written."""
         version = (await self._store.head(path)).version
         if version is None:
             return "none"
@@ -432,7 +432,7 @@ def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate
 def _reasons(
     kept: Sequence[str], owned: Sequence[str], holders: Sequence[Holder], versions: Versions
 ) -> tuple[str, ...]:
-    """What stands against saying that the records are gone."""
+    """Why it cannot be said that the records are gone."""
     reasons = [f"still held by {holder}" for holder in holders]
     if kept:
         reasons.append(f"old objects are still there: {kept[0]}" + _and_more(len(kept) - 1))

@@ -1,7 +1,7 @@
-"""Which records of a log are there, and who else holds them: pins, forks, the log it came from.
+"""Which records a log has, and what else holds them: pins, forks, the log that it came from.
 
-A record is the same wherever its offset is found. So who holds one of several records is told from
-the fragments that a pin leads to; those of which records are missing are read.
+A record is the same wherever its offset is found, so the fragments that a pin leads to show which
+records it holds. Only a fragment of which records are missing must be read.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FORK_PIN = "fork_"
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody who still leads to a record."""
+    """A pin, fork, log or job that still leads to a record."""
 
     kind: Literal["pin", "fork", "source", "stage"]
     name: str
     records: Natural = 0
-    """How many of them; 0 if that cannot be told."""
+    """How many of them; 0 if that is not known."""
 
     note: str = ""
     expires_us: Natural | None = None
@@ -93,9 +93,9 @@ async def present(tree: Tree, store: Store, wanted: IndexSet) -> Present:
 async def pins_that_hold(
     tree: Tree, store: Store, wanted: IndexSet, runtime: Runtime, *, also_released: bool = False
 ) -> Pinned:
-    """The pins that lead to one of these records. Those past their expiry are released.
+    """The pins that lead to one of these records. Expired pins are released.
 
-    What a pin has held that is released stays until a collection has cleared the pin.
+    Released pins count with ``also_released``: what they held stays until they are cleared.
     """
     held, released = await PinStore(store, runtime=runtime).sort_out()
     holders: list[Holder] = []
@@ -144,7 +144,7 @@ async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
 
 
 async def _below(tree: Tree, pin: Pin, wanted: IndexSet) -> list[tuple[Fragment, IndexSet]]:
-    """Where a pin holds which of these records. It holds whole fragments, and none that is lost."""
+    """Which of these records a pin holds, and where. It holds whole fragments that are stored."""
     window = pin.window
     entries = filter(window.overlaps, pin.entries)
     async with aclosing(_found(tree, entries, wanted, may_be_lost=True)) as walk:
@@ -179,7 +179,7 @@ async def _found(
 async def _records_in(
     fragment: Fragment, tree: Tree, wanted: IndexSet, may_be_lost: bool
 ) -> IndexSet:
-    """Which of these records a fragment has. Only of a sparse one the rows must be read."""
+    """Which of these records a fragment has. The rows are read only if it is sparse."""
     if not fragment.is_sparse:
         return wanted.within(fragment.offsets)
     if not fragment.count:

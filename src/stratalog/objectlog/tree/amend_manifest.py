@@ -1,9 +1,9 @@
 """Changing the past, or what a manifest says about it, without touching the tail.
 
-Collection, sweeping and whatever else is not an append go through ``amend``: one conditional put
-on top of whatever is stored, again and again until it lands or is no longer called for. A change
-is a function of the stored manifest, so it never carries an older one's content along, and it is
-asked anew each time, so a put that landed without an answer is recognised by its effect.
+Every change that is not an append goes through ``amend``: a conditional put on top of what is
+stored, repeated until it lands or is no longer needed. A change is a function of the stored
+manifest, called anew for each attempt. So it never carries the content of an older manifest along,
+and a put that landed without an answer is recognised by its effect.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows taken out of fragments: what lives on after a compaction, and what does not.
 
-A row keeps its offset, its time, its body, and what it was hashed with. The last is nearly always
-its offset and its time; a row that was written before its position was known has been hashed with
-others, and goes on to be, so that the sum of the log does not change when a row moves.
+A row keeps its offset, its time, its body, and the offset and time that it was hashed with. Nearly
+always these are its own. A row that was written before its position was known was hashed with
+others, and keeps them, so that the sum of the log does not change when the row moves.
 """
 
 from __future__ import annotations
@@ -64,10 +64,7 @@ class Survivors:
     def encode(
         self, compression: Compression = "zstd", setsum: Setsum | None = None
     ) -> EncodedFragment:
-        """As a sparse fragment. ``setsum`` is what the rows add up to, if they were hashed before.
-
-        Nothing is hashed twice: a row that moves is the row that was read.
-        """
+        """As a sparse fragment. ``setsum`` is their sum if they were hashed before."""
         columns = list(self.rows.columns)
         offsets, times_us = (column.to_numpy() for column in columns[:2])
         as_they_are = np.array_equal(offsets, self.item_offsets)

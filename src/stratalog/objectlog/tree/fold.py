@@ -9,10 +9,10 @@ although the root never holds more than about twelve of a kind:
     after     [d2 d2 | d1 d1 (d1')              | f13]       (d1') has 52, (d1) is left to the sweep
 
 A tree of 1.4 million fragments is three levels deep. The newest fragment stays in the root, and a
-node never has a single child. What a plan replaces is compared by path when it is applied, so a
-plan whose entries were changed meanwhile (by collection, say) is simply dropped.
+node never has a single child. When a fold is applied, what it replaces is compared by path. A fold
+whose entries have changed meanwhile, by a collection for example, is dropped.
 
-Pure functions; the committer does the reading and writing.
+Pure functions. The writer's ``fold_task`` reads and stores the nodes.
 """
 
 from __future__ import annotations

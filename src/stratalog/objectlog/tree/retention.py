@@ -1,15 +1,15 @@
 """Retention: how much of the oldest part of a log goes, by age and by size.
 
-A fragment goes if all of its records were appended before a time, or if it and what comes after it
-are more than so many bytes. Both are true of a beginning of the log, so the larger one is the cut.
-The newest fragment never goes. Times and sizes stand in the entries: no fragment is read, and of
-the tree only the nodes on the cut.
+A fragment goes if all of its records were appended before a time, or if it and all later ones are
+more than so many bytes. Each rule selects a beginning of the log; the longer one goes. The newest
+fragment never goes. Times and sizes are in the entries, so no fragment is read, and of the tree
+only the nodes on the cut.
 
     root  [ A  B  C | f ]      A goes as a whole, C stays as a whole: only B is opened
 
-An entry without a time is as old as nobody knows, and stays until its bytes are too many.
+An entry without a time has no known age. It stays until the log has too many bytes.
 
-A pure function over nodes that are already loaded; ``Unloaded`` names the one that is missing.
+``retention_cut`` is a pure function over nodes that are loaded (``load_nodes``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def retention_cut(
     bytes_max: int | None = None,
     counted_to: int | None = None,
 ) -> Cut:
-    """The first offset that stays, if what is before a time goes, and what is too much.
+    """The first offset that stays, if what was appended before a time goes, and excess bytes.
 
     With ``counted_to`` only entries that end there or before count as bytes, and go for them.
     """
@@ -82,7 +82,7 @@ class _RetentionCut:
     """The bytes from the cut on."""
 
     def advance(self, entries: Sequence[Entry], *, holds_newest: bool) -> bool:
-        """Let go of these, oldest first. False once something stays."""
+        """Cut these off, oldest first. False once something stays."""
         for number, entry in enumerate(entries, 1):
             is_last = holds_newest and number == len(entries)
             if self._goes(entry) and not is_last:
@@ -97,7 +97,7 @@ class _RetentionCut:
         return True
 
     def _goes(self, entry: Entry) -> bool:
-        """Whether all of it goes, as far as it can be told from outside."""
+        """Whether all of it goes, judged by its entry alone."""
         if self.before_us is not None and 0 < entry.limit.timestamp_us < self.before_us:
             return True
         if self.bytes_max is None or not self._counts(entry):

@@ -5,8 +5,8 @@ A put whose answer was lost, or that was refused, may have happened. The stored 
     1  ``linked`` names this incarnation: it happened if the number is high enough.
     2  ``linked`` remembers all incarnations that there were and does not name this one, or the
        tail has not passed the first offset: it did not happen.
-    3  Otherwise whoever owns the first offset now has written it. If the root does not say, the
-       tree is walked; a fragment that was rewritten tells nothing.
+    3  Otherwise the fragment that holds the first offset now shows who has written it. It is in
+       the root, or the tree is walked. A fragment that was rewritten does not show it.
 
 If it did not happen and only the past of the log changed, the same fragments can be linked again.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Verdict(enum.Enum):
-    """What a stored manifest tells about fragments that one incarnation tried to link."""
+    """What a stored manifest says about fragments that one incarnation tried to link."""
 
     HAPPENED = "happened"
     DID_NOT = "did not happen"
@@ -54,7 +54,7 @@ def judge(stored: Manifest, fragments: Sequence[Fragment], incarnation: str) -> 
 
 
 def judge_owner(owner: Fragment, incarnation: str) -> Verdict:
-    """The same from the fragment that holds the first offset now. A rewritten one tells nothing."""
+    """The same from the fragment that holds the first offset now, unless it was rewritten."""
     if owner.incarnation is None or owner.is_sparse or owner.unknown is not None:
         return Verdict.OPEN
     return Verdict.HAPPENED if owner.incarnation == incarnation else Verdict.DID_NOT

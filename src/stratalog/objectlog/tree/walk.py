@@ -1,8 +1,8 @@
 """Walking the tree below a manifest: only into nodes that overlap what is asked for.
 
 Nodes are immutable, checked against their pointer when read, and cached. A walk that goes on
-beyond its first leaf reads more and more nodes ahead, up to sixteen; a walk that stops early has
-read one node a level.
+beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk that stops early has
+read one node of each level.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ_AHEAD_MAX = 16
 
 
 def key_of(entry: Entry) -> str:
-    """What tells an object from all others, also from those of other logs."""
+    """Identifies an object, also among those of other logs."""
     return entry.path if entry.base is None else f"{entry.base} {entry.path}"
 
 
@@ -86,9 +86,9 @@ class Tree:
     ) -> AsyncGenerator[Fragment, None]:
         """The wanted fragments below these entries, oldest first.
 
-        ``wanted`` is asked once for every entry that is met, parents before their children, and
-        nothing below a node that is not wanted is read. A node that is gone is ``NotFound``, or is
-        passed over if there is somebody to tell.
+        ``wanted`` is called once for each entry, parents before their children; nothing below a
+        node that is not wanted is read. A node that is gone is ``NotFound``, or, with
+        ``on_missing``, is reported to that and passed over.
         """
         queue = deque(filter(wanted, entries))
         loads: dict[str, asyncio.Task[Snapshot]] = {}
