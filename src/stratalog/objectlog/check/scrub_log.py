@@ -12,8 +12,11 @@ to the object. Read-only.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from typing import TypeVar
+
+import msgspec
 
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound
 from stratalog.hashing import MAKER
@@ -45,6 +48,8 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, run_blocking
 from stratalog.store import PatientStore, Store, StoreLike, open_store
+
+T = TypeVar("T")
 
 DEFAULT_OPTIONS = ScrubOptions()
 # To start processes takes about as long as to hash this much.
@@ -163,13 +168,7 @@ class _Scrub:
         self._options = options
         self._on_progress = on_progress
         self._begun = begun
-        self._first = begun.first_offset
-        self._next = begun.next_offset
-        self._limit = begun.limit_offset
-        self._fragments = begun.fragments
-        self._snapshots = begun.snapshots
-        self._records = begun.records
-        self._num_bytes = begun.num_bytes
+        self._so_far = begun
         self._found: dict[object, Damage] = {}
         self._sorted: tuple[tuple[Damage, ...], tuple[Damage, ...]] = ((), ())
 
@@ -185,18 +184,8 @@ class _Scrub:
                 tuple(each for each in found if each.is_remark),
             )
         damages, remarks = self._sorted
-        return ScrubReport(
-            url=self._begun.url,
-            first_offset=self._first,
-            next_offset=self._next,
-            limit_offset=self._limit,
-            fragments=self._fragments,
-            snapshots=self._snapshots,
-            records=self._records,
-            num_bytes=self._num_bytes,
-            damages=damages,
-            remarks=remarks,
-            finished=finished,
+        return msgspec.structs.replace(
+            self._so_far, damages=damages, remarks=remarks, finished=finished
         )
 
     # The root and what stands beside it
@@ -220,10 +209,13 @@ class _Scrub:
         """Where to begin and to end, and what an earlier run has found that still counts."""
         entries = manifest.entries
         first = min((entry.start.offset for entry in entries), default=manifest.first_offset)
-        self._limit = max((entry.limit.offset for entry in entries), default=manifest.tail.offset)
-        if not self._next:
-            self._first = first
-        self._next = max(self._next, first)
+        so_far = self._so_far
+        self._so_far = msgspec.structs.replace(
+            so_far,
+            first_offset=so_far.first_offset if so_far.next_offset else first,
+            next_offset=max(so_far.next_offset, first),
+            limit_offset=max((e.limit.offset for e in entries), default=manifest.tail.offset),
+        )
         for damage in (*self._begun.damages, *self._begun.remarks):
             # What concerns no offset was looked at anew; what lies below the start is gone.
             if damage.path != MANIFEST_PATH and damage.limit is not None and damage.limit > first:
@@ -232,45 +224,38 @@ class _Scrub:
     async def examine_beside(self, manifest: Manifest | None) -> None:
         """The cursors, the pins and the plan of a collection."""
         await self._examine_cursors(0 if manifest is None else manifest.first_offset)
-        await self._examine_pins()
-        data = await self._read_beside(GARBAGE_PATH)
-        try:
-            if data is not None:
-                decode_garbage(data)
-        except Corrupt as error:
-            kind, detail = DamageKind.PLAN_UNREADABLE, str(error)
-            self.note(Damage(kind=kind, path=GARBAGE_PATH, detail=detail))
+        async for path in self._listed(PIN_PREFIX, Kind.PIN):
+            await self._decoded(path, decode_pin, DamageKind.PIN_UNREADABLE)
+        await self._decoded(
+            GARBAGE_PATH, lambda data, _: decode_garbage(data), DamageKind.PLAN_UNREADABLE
+        )
 
     async def _examine_cursors(self, first_offset: int) -> None:
         """Cursors are listed after the manifest was read: the start of a log only goes up."""
-        async for row in self._store.list(CURSOR_PREFIX):
-            name = own(row.path)
-            if name is None or name.kind is not Kind.CURSOR:
-                continue
-            data = await self._read_beside(row.path)
-            try:
-                cursor = None if data is None else StoredCursor.from_json(data, row.path)
-            except Corrupt as error:
-                kind, detail = DamageKind.CURSOR_UNREADABLE, str(error)
-                self.note(Damage(kind=kind, path=row.path, detail=detail))
-                continue
+        decode = StoredCursor.from_json
+        async for path in self._listed(CURSOR_PREFIX, Kind.CURSOR):
+            cursor = await self._decoded(path, decode, DamageKind.CURSOR_UNREADABLE)
             if cursor is None or cursor.deleted or cursor.position.offset >= first_offset:
                 continue
             kind, offset = DamageKind.CURSOR_BELOW_START, cursor.position.offset
-            self.note(Damage(kind=kind, path=row.path, expected=first_offset, actual=offset))
+            self.note(Damage(kind=kind, path=path, expected=first_offset, actual=offset))
 
-    async def _examine_pins(self) -> None:
-        async for row in self._store.list(PIN_PREFIX):
+    async def _listed(self, prefix: str, kind: Kind) -> AsyncIterator[str]:
+        async for row in self._store.list(prefix):
             name = own(row.path)
-            if name is None or name.kind is not Kind.PIN:
-                continue
-            data = await self._read_beside(row.path)
-            try:
-                if data is not None:
-                    decode_pin(data, row.path)
-            except Corrupt as error:
-                kind, detail = DamageKind.PIN_UNREADABLE, str(error)
-                self.note(Damage(kind=kind, path=row.path, detail=detail))
+            if name is not None and name.kind is kind:
+                yield row.path
+
+    async def _decoded(
+        self, path: str, decode: Callable[[bytes, str], T], unreadable: DamageKind
+    ) -> T | None:
+        """An object beside the tree. None if it is gone or cannot be decoded, which is damage."""
+        data = await self._read_beside(path)
+        try:
+            return None if data is None else decode(data, path)
+        except Corrupt as error:
+            self.note(Damage(kind=unreadable, path=path, detail=str(error)))
+            return None
 
     async def _read_beside(self, path: str) -> bytes | None:
         """An object that stands beside the tree, and may come and go."""
@@ -286,16 +271,18 @@ class _Scrub:
 
     def bytes_left(self, manifest: Manifest) -> int:
         """How much there is to read, as far as the root shows."""
-        return sum(each.num_bytes for each in manifest.entries if each.limit.offset > self._next)
+        first = self._so_far.next_offset
+        return sum(each.num_bytes for each in manifest.entries if each.limit.offset > first)
 
     async def examine_records(self, manifest: Manifest, examiner: Examiner) -> bool:
         """Walk the tree and examine every fragment. False if it stopped at too much damage."""
         walk = TreeWalk(self._store, self.note, self.load)
         line = BatchLine(examiner, self._options.bytes_max)
-        low = self._next if self._begun.next_offset else 0
+        limit = self._so_far.limit_offset
+        low = self._so_far.next_offset if self._begun.next_offset else 0
         known, stopped = len(self._found), False
         try:
-            async with aclosing(walk.fragments(manifest, low, self._limit)) as fragments:
+            async with aclosing(walk.fragments(manifest, low, limit)) as fragments:
                 async for fragment in fragments:
                     await line.add(fragment, walk.snapshots)
                     while done := line.take():
@@ -308,8 +295,11 @@ class _Scrub:
         finally:
             await line.close()
         if not stopped:
-            self._snapshots = self._begun.snapshots + walk.snapshots
-            self._next = max(self._next, self._limit)
+            self._so_far = msgspec.structs.replace(
+                self._so_far,
+                snapshots=self._begun.snapshots + walk.snapshots,
+                next_offset=max(self._so_far.next_offset, limit),
+            )
         return not stopped
 
     async def _settle(self, done: Done, examiner: Examiner) -> None:
@@ -317,13 +307,19 @@ class _Scrub:
         missing = await self._note_examined(done.batch, done.examined)
         unread = {index for index, _ in done.examined.unread}
         read = [entry for index, entry in enumerate(done.batch) if index not in unread]
-        self._fragments += len(read)
-        self._records += sum(entry.count for entry in read)
-        self._num_bytes += done.examined.num_bytes
-        self._snapshots = self._begun.snapshots + done.snapshots
         while missing:
             missing = await self._look_again(missing, examiner)
-        self._next = min(max(self._next, done.batch[-1].limit.offset), self._limit)
+        so_far = self._so_far
+        self._so_far = msgspec.structs.replace(
+            so_far,
+            fragments=so_far.fragments + len(read),
+            records=so_far.records + sum(entry.count for entry in read),
+            num_bytes=so_far.num_bytes + done.examined.num_bytes,
+            snapshots=self._begun.snapshots + done.snapshots,
+            next_offset=min(
+                max(so_far.next_offset, done.batch[-1].limit.offset), so_far.limit_offset
+            ),
+        )
         if self._on_progress is not None:
             self._on_progress(self.report())
 
