@@ -27,7 +27,7 @@ from stratalog.objectlog.erasure.find_holders import Holder
 from stratalog.objectlog.holds import StoredStage, list_stages
 from stratalog.objectlog.options import CompactOptions, SweepOptions
 from stratalog.objectlog.stored import Fragment, Kind, own
-from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
+from stratalog.objectlog.tree import delete_surely
 from stratalog.runtime import Runtime
 from stratalog.store import Patience, Store
 
@@ -76,9 +76,7 @@ async def delete_copies(
 async def _forget_index(store: Store, options: CompactOptions, runtime: Runtime) -> None:
     listed = [row.path async for row in store.list(INDEX_PREFIX)]
     paths = [path for path in listed if (o := own(path)) is not None and o.kind is Kind.INDEX]
-    for start in range(0, len(paths), DELETE_BATCH):
-        patience = Patience(runtime, options.timeout_s)
-        await delete_surely(store, paths[start : start + DELETE_BATCH], patience)
+    await delete_surely(store, paths, Patience(runtime, options.timeout_s))
 
 
 async def _sweep(

@@ -29,7 +29,6 @@ from stratalog.objectlog.compaction import Compactor, Intent, OnProgress, Rewrit
 from stratalog.objectlog.erasure.blank import append_blank
 from stratalog.objectlog.erasure.certificate import (
     Certificate,
-    Versions,
     decode_certificate,
     hash_of_query,
     list_certificates,
@@ -44,6 +43,7 @@ from stratalog.objectlog.erasure.find_holders import (
     stored_of,
     stored_with,
 )
+from stratalog.objectlog.erasure.reasons import and_more, logs_with, reasons_against, versions_of
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     FORMAT,
@@ -68,7 +68,6 @@ from stratalog.store import (
     create,
     open_store,
     redact,
-    sibling,
     swap,
 )
 
@@ -335,9 +334,9 @@ class Eraser:
             left = await stored_with(self._tree(), self._store, certificate.erased, released)
             objects = tuple(dict.fromkeys((*certificate.objects, *left)))
             kept = await stored_of(self._store, objects)
-            owned = await self._owned_elsewhere(certificate.foreign)
-            versions = await self._versions(certificate.path)
-            reasons = _reasons(kept, owned, holders, versions)
+            owned = await logs_with(self._store, certificate.foreign)
+            versions = await versions_of(self._store, certificate.path)
+            reasons = reasons_against(kept, owned, holders, versions)
             return msgspec.structs.replace(
                 certificate,
                 state="done",
@@ -357,22 +356,6 @@ class Eraser:
 
     async def _present(self, wanted: IndexSet) -> Present:
         return await present(self._tree(), self._store, wanted)
-
-    async def _owned_elsewhere(self, foreign: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """The logs that still have one of these objects of theirs."""
-        found: list[str] = []
-        for url in dict.fromkeys(base for base, _ in foreign):
-            paths = [path for base, path in foreign if base == url]
-            if await stored_of(sibling(self._store, url), paths):
-                found.append(redact(url))
-        return tuple(found)
-
-    async def _versions(self, path: str) -> Versions:
-        """Whether the store keeps versions, judged by an object that was just written."""
-        version = (await self._store.head(path)).version
-        if version is None:
-            return "none"
-        return "unknown" if self._url.url.startswith("gs://") else "kept"
 
     async def _change(
         self,
@@ -429,21 +412,6 @@ def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate
     )
 
 
-def _reasons(
-    kept: Sequence[str], owned: Sequence[str], holders: Sequence[Holder], versions: Versions
-) -> tuple[str, ...]:
-    """Why it cannot be said that the records are gone."""
-    reasons = [f"still held by {holder}" for holder in holders]
-    if kept:
-        reasons.append(f"old objects are still there: {kept[0]}" + _and_more(len(kept) - 1))
-    reasons += [f"the log that this one was forked from still has them: {url}" for url in owned]
-    if versions == "kept":
-        reasons.append("the bucket keeps older versions of its objects, deleted ones too")
-    if versions == "unknown":
-        reasons.append("the store does not tell whether it keeps deleted objects")
-    return tuple(reasons)
-
-
 def _check_set(offsets: IndexSet) -> None:
     if not isinstance(offsets, IndexSet):
         raise Invalid("what goes is an IndexSet", hint="Make one with IndexSet.of(offsets).")
@@ -458,13 +426,9 @@ def _changed(path: str) -> Conflict:
 
 
 def _held(holders: Sequence[Holder]) -> Conflict:
-    named = "; ".join(map(str, holders[:NAMED_MAX])) + _and_more(len(holders) - NAMED_MAX)
+    named = "; ".join(map(str, holders[:NAMED_MAX])) + and_more(len(holders) - NAMED_MAX)
     return Conflict(
         f"the records are held by others as well: {named}",
         hint="Release them (`stratalog pin release URL NAME`, or destroy the fork), or erase "
         "`--despite-holders`: the certificate will say that the erasure is not complete.",
     )
-
-
-def _and_more(count: int) -> str:
-    return f", and {count} more" if count > 0 else ""

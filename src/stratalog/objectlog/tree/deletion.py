@@ -11,7 +11,16 @@ DELETE_BATCH = 1000
 
 
 async def delete_surely(store: Store, paths: Sequence[str], patience: Patience) -> None:
-    """Delete objects whose names are never used again, repeating what was not answered."""
+    """Delete objects whose names are never used again, repeating what was not answered.
+
+    Many go in several requests, each with the whole of this patience.
+    """
+    for start in range(0, len(paths), DELETE_BATCH):
+        patience.begin()
+        await _delete(store, paths[start : start + DELETE_BATCH], patience)
+
+
+async def _delete(store: Store, paths: Sequence[str], patience: Patience) -> None:
     while True:
         try:
             await store.delete_many(paths)
