@@ -28,7 +28,7 @@ class Job:
         manifest, _ = await load_manifest(store)
         moved = manifest.fragments[:MOVED]
         path = stage.names.snapshot(Setsum.total(each.setsum for each in moved))
-        node = make_snapshot(moved, 1, path, "job")
+        node = make_snapshot(moved, 1, lambda _: path, "job")
         await store.put_if_absent(path, node.to_json())
         return cls(store, stage, node)
 

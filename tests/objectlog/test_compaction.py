@@ -431,7 +431,7 @@ class TestWhatOthersHavePrepared:
             store = await written(MemoryStore(), 6)
             manifest, _ = await load_manifest(store)
             moved = manifest.fragments[:3]
-            node = make_snapshot(moved, 1, "snapshot/SNAPSHOT.x", "writer")
+            node = make_snapshot(moved, 1, lambda _: "snapshot/SNAPSHOT.x", "writer")
             paths = tuple(each.path for each in moved)
             rollup = Fold(node.pointer(), paths, manifest.sweep_epoch)
             assert apply_fold(manifest, rollup) is not None

@@ -344,7 +344,7 @@ class PureLog:
         host = self.nodes[plan.host.path] if plan.host else None
         children, replaced = children_of(plan, host, self.entries_max)
         path = f"snapshot/SNAPSHOT.{len(self.nodes)}"
-        node = make_snapshot(children, plan.depth, path, "me")
+        node = make_snapshot(children, plan.depth, lambda _: path, "me")
         node.check(node.pointer())
         rolled = apply_fold(self.manifest, Fold(node.pointer(), replaced, 0))
         assert rolled is not None
@@ -423,7 +423,7 @@ class TestBehaviour10Growth:
         log.link(4)
         children = log.manifest.fragments[:2]
         paths = tuple(each.path for each in children)
-        node = make_snapshot(children, 1, "snapshot/SNAPSHOT.x", "me")
+        node = make_snapshot(children, 1, lambda _: "snapshot/SNAPSHOT.x", "me")
         assert apply_fold(log.manifest, Fold(node.pointer(), paths, 0)) is not None
         wrong = msgspec.structs.replace(node.pointer(), setsum=sl.Setsum.of(b"something else"))
         with pytest.raises(AssertionError, match="exactly what it replaces"):
@@ -433,7 +433,7 @@ class TestBehaviour10Growth:
         log = PureLog(2, 4)
         log.link(4)
         fragments = log.manifest.fragments
-        node = make_snapshot(fragments[:2], 1, "snapshot/SNAPSHOT.x", "me").pointer()
+        node = make_snapshot(fragments[:2], 1, lambda _: "snapshot/SNAPSHOT.x", "me").pointer()
         for paths, epoch in (
             ((fragments[0].path, "log/another"), 0),
             (("log/another", fragments[1].path), 0),
@@ -448,7 +448,7 @@ class TestBehaviour10Growth:
         log = PureLog(2, 4)
         log.link(5)
         fragments = log.manifest.fragments
-        node = make_snapshot(fragments[1:3], 1, "snapshot/SNAPSHOT.x", "me").pointer()
+        node = make_snapshot(fragments[1:3], 1, lambda _: "snapshot/SNAPSHOT.x", "me").pointer()
         paths = (fragments[1].path, fragments[2].path)
         assert apply_fold(log.manifest, Fold(node, paths, 0)) is None
 
@@ -456,7 +456,7 @@ class TestBehaviour10Growth:
         log = PureLog(2, 4)
         log.link(1)
         with pytest.raises(AssertionError, match="single child"):
-            make_snapshot(log.manifest.fragments, 1, "snapshot/SNAPSHOT.x", "me")
+            make_snapshot(log.manifest.fragments, 1, lambda _: "snapshot/SNAPSHOT.x", "me")
 
 
 FANOUT = 64

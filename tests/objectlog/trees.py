@@ -127,7 +127,7 @@ class MadeLog:
             return self._fragment()
         children = [self._entry(child) for child in shape]
         path = self._names.snapshot(Setsum.total(child.setsum for child in children))
-        node = make_snapshot(children, depth(shape), path, "made")
+        node = make_snapshot(children, depth(shape), lambda _: path, "made")
         self.nodes[path] = node
         return node.pointer()
 

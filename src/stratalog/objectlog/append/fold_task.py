@@ -25,7 +25,6 @@ from stratalog.objectlog.tree import (
     plan_fold,
 )
 from stratalog.runtime import Runtime
-from stratalog.setsum import Setsum
 from stratalog.store import Patience, Store, put_once
 
 log = logging.getLogger(__name__)
@@ -102,13 +101,12 @@ class Roller:
     ) -> tuple[Snapshot, tuple[str, ...]]:
         host = await self._host(plan)
         children, replaced = children_of(plan, host, self._options.snapshot_entries_max)
-        path = names.snapshot(Setsum.total(child.setsum for child in children))
-        snapshot = make_snapshot(children, plan.depth, path, self._writer)
+        snapshot = make_snapshot(children, plan.depth, names.snapshot, self._writer)
         data = snapshot.to_json()
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         patience = Patience(self._runtime, self._options.timeout_s)
-        await put_once(self._store, lambda: path, data, patience)
+        await put_once(self._store, lambda: snapshot.path, data, patience)
         self._counters.snapshots.add(loop.time() - started_s, len(data))
         self._tree.remember(snapshot, len(data))
         return snapshot, replaced

@@ -48,7 +48,7 @@ def prefix_of(
         index = next(i for i, entry in enumerate(level) if limit <= entry.limit.offset)
         before, last = level[:index], level[index]
         if depth and len(before) > 1:
-            node = make_snapshot(before, depth, name(_sum(before)), writer)
+            node = make_snapshot(before, depth, name, writer)
             made.append(node)
             kept.append(node.pointer())
         else:
@@ -57,7 +57,3 @@ def prefix_of(
             whole = (last,) if last.limit.offset == limit else ()
             return Prefix((*kept, *whole), tuple(made), last)
         level, depth = [in_base(e, last.base) for e in children_in(nodes, last)], last.depth
-
-
-def _sum(entries: Sequence[Entry]) -> Setsum:
-    return Setsum.total(entry.setsum for entry in entries)

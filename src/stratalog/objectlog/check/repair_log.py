@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import msgspec
 
@@ -37,9 +36,8 @@ from stratalog.objectlog.stored import (
     load_manifest,
     writer_label,
 )
-from stratalog.objectlog.tree import Tree, amend, make_snapshot
+from stratalog.objectlog.tree import Tree, amend, evenly, make_snapshot
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.setsum import Setsum
 from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store, put_once
 
 ATTEMPTS_MAX = 8
@@ -228,10 +226,8 @@ class _Repair:
             children: Sequence[Entry] = part
             if depth > 1:
                 count = min(max(2, -(-len(part) // NODE_ENTRIES ** (depth - 1))), NODE_ENTRIES)
-                bounds = [len(part) * index // count for index in range(count + 1)]
-                children = [node_over(part[a:b], depth - 1) for a, b in pairwise(bounds)]
-            path = self._names.snapshot(Setsum.total(child.setsum for child in children))
-            nodes.append(make_snapshot(children, depth, path, self._writer))
+                children = [node_over(each, depth - 1) for each in evenly(part, count)]
+            nodes.append(make_snapshot(children, depth, self._names.snapshot, self._writer))
             return nodes[-1].pointer()
 
         # Each node has two children at least, so few fragments fill few levels.

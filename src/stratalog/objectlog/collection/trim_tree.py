@@ -125,8 +125,7 @@ class _Trim:
         return self._make(self._placed(entry, children_in(self.nodes, host)), host.depth)
 
     def _make(self, children: Sequence[Entry], depth: int) -> SnapshotPointer:
-        path = self.name(Setsum.total(child.setsum for child in children))
-        node = make_snapshot(children, depth, path, self.writer)
+        node = make_snapshot(children, depth, self.name, self.writer)
         self.made.append(node)
         return node.pointer()
 

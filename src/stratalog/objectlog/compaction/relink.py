@@ -67,8 +67,7 @@ async def replant(
     made: list[Snapshot] = []
 
     def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
-        path = names.snapshot(Setsum.total(child.setsum for child in children))
-        made.append(make_snapshot(children, depth, path, writer))
+        made.append(make_snapshot(children, depth, names.snapshot, writer))
         return made[-1].pointer()
 
     def pack(nodes: Nodes) -> list[Entry]:

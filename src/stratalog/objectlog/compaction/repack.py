@@ -15,11 +15,10 @@ Pure functions over nodes that are loaded (``load_nodes``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from stratalog.objectlog.stored import Entry, SnapshotPointer, depth_of
-from stratalog.objectlog.tree import Nodes, children_in
+from stratalog.objectlog.tree import Nodes, children_in, evenly
 
 Make = Callable[[Sequence[Entry], int], SnapshotPointer]
 """Makes a node of this depth over these children."""
@@ -99,10 +98,9 @@ def _nodes(run: Sequence[Loose], depth: int, make: Make, entries_max: int) -> li
     if not run:
         return []
     count = max(1, min(-(-len(run) // entries_max), len(run) // 2))
-    bounds = [len(run) * number // count for number in range(count + 1)]
     return [
-        Loose(make([item.entry for item in run[low:high]], depth + 1), opened=True)
-        for low, high in pairwise(bounds)
+        Loose(make([item.entry for item in part], depth + 1), opened=True)
+        for part in evenly(run, count)
     ]
 
 

@@ -9,6 +9,7 @@ from stratalog.objectlog.tree.fold import (
     FoldPlan,
     apply_fold,
     children_of,
+    evenly,
     make_snapshot,
     plan_fold,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "children_of",
     "cut",
     "delete_surely",
+    "evenly",
     "find_retention_cut",
     "graft",
     "is_version",

@@ -11,24 +11,23 @@ stays in the root, and no node has a single child. Nothing is stored here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
 from stratalog.errors import StratalogError
 from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, UploadNames
+from stratalog.objectlog.stored import Fragment, Manifest, Snapshot, UploadNames
 from stratalog.objectlog.tree.fold import (
     Fold,
     FoldPlan,
     apply_fold,
     children_of,
+    evenly,
     make_snapshot,
     plan_fold,
 )
 from stratalog.objectlog.tree.walk import Tree
-from stratalog.setsum import Setsum
 
 FOLD_ENTRIES = WriterOptions.rollup_entries
 NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
@@ -55,7 +54,7 @@ async def graft(manifest: Manifest, tree: Tree, names: UploadNames, writer: str)
     while (plan := plan_fold(manifest, FOLD_ENTRIES, NODE_ENTRIES_MAX)) is not None:
         host = await _host(plan, tree, made)
         children, replaced = children_of(plan, host, NODE_ENTRIES_MAX)
-        node = _node(children, plan.depth, names, writer)
+        node = make_snapshot(children, plan.depth, names.snapshot, writer)
         folded = apply_fold(manifest, Fold(node.pointer(), replaced, manifest.sweep_epoch))
         if folded is None:
             break
@@ -67,14 +66,8 @@ async def graft(manifest: Manifest, tree: Tree, names: UploadNames, writer: str)
 
 def _leaves(fragments: Sequence[Fragment], names: UploadNames, writer: str) -> list[Snapshot]:
     """Nodes over all of these, as few as possible, filled evenly."""
-    count = -(-len(fragments) // NODE_ENTRIES_MAX)
-    bounds = [len(fragments) * number // count for number in range(count + 1)]
-    return [_node(fragments[low:high], 1, names, writer) for low, high in pairwise(bounds)]
-
-
-def _node(children: Sequence[Entry], depth: int, names: UploadNames, writer: str) -> Snapshot:
-    path = names.snapshot(Setsum.total(child.setsum for child in children))
-    return make_snapshot(children, depth, path, writer)
+    parts = evenly(fragments, -(-len(fragments) // NODE_ENTRIES_MAX))
+    return [make_snapshot(part, 1, names.snapshot, writer) for part in parts]
 
 
 async def _host(plan: FoldPlan, tree: Tree, made: dict[str, Snapshot]) -> Snapshot | None:

@@ -17,8 +17,10 @@ Pure functions. The writer's ``fold_task`` reads and stores the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import msgspec
 
@@ -32,6 +34,8 @@ from stratalog.objectlog.stored import (
     depth_of,
 )
 from stratalog.setsum import Setsum
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +100,26 @@ def children_of(
     return plan.entries, paths
 
 
-def make_snapshot(children: Sequence[Entry], depth: int, path: str, writer: str) -> Snapshot:
-    """The node over these children."""
+def make_snapshot(
+    children: Sequence[Entry], depth: int, name: Callable[[Setsum], str], writer: str
+) -> Snapshot:
+    """The node over these children. ``name`` gives its path."""
     invariant(len(children) > 1, "a node never has a single child")
+    setsum = Setsum.total(child.setsum for child in children)
     return Snapshot(
-        path=path,
+        path=name(setsum),
         depth=depth,
-        setsum=Setsum.total(child.setsum for child in children),
+        setsum=setsum,
         writer=writer,
         snapshots=tuple(child for child in children if isinstance(child, SnapshotPointer)),
         fragments=tuple(child for child in children if isinstance(child, Fragment)),
     )
+
+
+def evenly(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    """The items in so many parts of about the same length."""
+    for low, high in pairwise(len(items) * number // count for number in range(count + 1)):
+        yield items[low:high]
 
 
 def apply_fold(manifest: Manifest, fold: Fold) -> Manifest | None:
