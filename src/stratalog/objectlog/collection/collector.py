@@ -46,13 +46,7 @@ from stratalog.objectlog.stored import (
 from stratalog.objectlog.tree import Reloads, Tree, amend, missing
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import (
-    Patience,
-    PatientStore,
-    StoreLike,
-    open_store,
-    put_once,
-)
+from stratalog.store import Patience, PatientStore, StoreLike, open_store, put_once
 
 log = logging.getLogger(__name__)
 

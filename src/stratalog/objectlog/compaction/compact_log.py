@@ -42,12 +42,7 @@ from stratalog.objectlog.stored import (
     load_manifest,
     writer_label,
 )
-from stratalog.objectlog.tree import (
-    Reloads,
-    Tree,
-    Window,
-    survivors_of,
-)
+from stratalog.objectlog.tree import Reloads, Tree, Window, survivors_of
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
