@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from stratalog.renamed import renamed_function, renamed_parameters
+import stratalog as sl
+from stratalog.renamed import RENAMED, renamed_function, renamed_parameters
 
 
 @renamed_parameters(through="log_writer")
@@ -71,3 +72,32 @@ def test_a_coroutine_function_stays_one() -> None:
     ) as told:
         assert asyncio.run(old_way()) == "a"
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("function", "old"),
+    [
+        (sl.Collector, "through"),
+        (sl.collect, "through"),
+        (sl.compact, "through"),
+        (sl.compact, "pressing"),
+        (sl.erase, "doomed"),
+        (sl.preview_erasure, "doomed"),
+        (sl.sync.Collector, "through"),
+        (sl.sync.collect, "through"),
+        (sl.sync.compact, "through"),
+        (sl.sync.compact, "pressing"),
+        (sl.sync.erase, "doomed"),
+        (sl.sync.preview_erasure, "doomed"),
+    ],
+)
+def test_old_parameters_of_public_functions_go_on(function: Any, old: str) -> None:
+    renamed = function.__init__ if inspect.isclass(function) else function
+    new = getattr(renamed, RENAMED)[old]
+    assert old not in inspect.signature(function).parameters
+    assert new in inspect.signature(function).parameters
+
+
+def test_a_class_takes_its_old_parameters() -> None:
+    with pytest.warns(DeprecationWarning, match="'through' of Collector.__init__ is called"):
+        cast(Any, sl.sync.Collector)("memory://renamed", through=None)
