@@ -31,7 +31,7 @@ from itertools import islice
 import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, Trimmed
-from stratalog.objectlog.append import Committer, Outcome, Upload
+from stratalog.objectlog.append import CommitOutcome, Committer, Upload
 from stratalog.objectlog.branch.copy_source import CopySource
 from stratalog.objectlog.options import CopyOptions, WriterOptions
 from stratalog.objectlog.stats import WriterCounters
@@ -280,7 +280,7 @@ class _Copying:
         uploads = [await task for _, task in group]
         outcome = await committer.commit(uploads)
         tail = committer.manifest.tail.offset
-        if outcome is not Outcome.LINKED or tail != uploads[-1].fragment.limit.offset:
+        if outcome is not CommitOutcome.LINKED or tail != uploads[-1].fragment.limit.offset:
             raise _Again
         for upload in uploads:
             under_way.popleft()

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
-from stratalog.objectlog.append import Beside
+from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.holds import load_stage
 from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment
 from stratalog.objectlog.stored import (
@@ -88,17 +88,17 @@ async def link_staged(
     *,
     batch: Batch | None = None,
     writer: str | None = None,
-    beside: Beside | None = None,
+    before_link: BeforeLink | None = None,
     timeout_s: float = LINK_TIMEOUT_S,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Linked:
     """Append what was staged, all of it or nothing, in this order.
 
-    With a ``batch`` it happens once, however often it is tried. ``beside`` is called before each
-    attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload may
-    be gone: stage it again.
+    With a ``batch`` it happens once, however often it is tried. ``before_link`` is awaited before
+    each attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload
+    may be gone: upload it again.
     """
-    return await _Linking(url, staged, batch, writer, beside, timeout_s, runtime).run()
+    return await _Linking(url, staged, batch, writer, before_link, timeout_s, runtime).run()
 
 
 async def last_batch(
@@ -140,7 +140,7 @@ class _Linking:
         staged: Sequence[StagedFragment],
         batch: Batch | None,
         writer: str | None,
-        beside: Beside | None,
+        before_link: BeforeLink | None,
         timeout_s: float,
         runtime: Runtime,
     ) -> None:
@@ -151,7 +151,7 @@ class _Linking:
         self._staged = staged
         self._batch = batch
         self._writer = writer_label(writer)
-        self._beside = beside
+        self._before_link = before_link
         self._timeout_s = timeout_s
         self._runtime = runtime
 
@@ -168,8 +168,8 @@ class _Linking:
             await self._check_stages(manifest)
             fragments = placed(self._staged, manifest, self._runtime.now_us())
             candidate = await self._prepared(manifest, fragments)
-            if self._beside is not None:
-                await self._beside(candidate.tail.offset, manifest.sweep_epoch)
+            if self._before_link is not None:
+                await self._before_link(candidate.tail.offset, manifest.sweep_epoch)
             newer = await self._put(candidate, etag, fragments)
             if newer is None:
                 return Linked(Span(fragments[0].start, fragments[-1].limit.offset))

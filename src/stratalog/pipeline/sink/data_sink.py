@@ -361,7 +361,7 @@ async def _linked(
             await herd.mark([made])
 
         store = log_store(herd.root, log_id)
-        return await link_staged(store, fragments, batch=batch, beside=mark)
+        return await link_staged(store, fragments, batch=batch, before_link=mark)
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
