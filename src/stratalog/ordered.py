@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -89,9 +89,7 @@ class OrderedTasks(Generic[T]):
         tasks = [task for _, task in self._started]
         self._started.clear()
         self._bytes = 0
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
 
 
 async def in_order(
@@ -136,7 +134,15 @@ async def gather_bounded(
         async with room:
             return await work(item)
 
-    async with OrderedTasks[T](count_max) as tasks:
-        for item in items:
-            tasks.start(one(item))
-        return [await tasks.take() for _ in range(len(tasks))]
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        await _end(tasks)
+        raise
+
+
+async def _end(tasks: Sequence[asyncio.Future[T]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -300,7 +300,7 @@ class _Scrub:
             async with aclosing(walk.fragments(manifest, low, self._limit)) as fragments:
                 async for fragment in fragments:
                     await line.add(fragment, walk.snapshots)
-                    while done := line.take():
+                    while done := await line.take():
                         await self._settle(done, examiner)
                     stopped = len(self._found) - known >= self._options.damages_max
                     if stopped:

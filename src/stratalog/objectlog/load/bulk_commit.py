@@ -18,7 +18,6 @@ up between reading the manifest and the put: see ``stage``.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,6 +33,7 @@ from stratalog.objectlog.stored import (
     Fragment,
     LogPosition,
     Manifest,
+    Snapshot,
     Span,
     UploadNames,
     decode_manifest,
@@ -51,6 +51,7 @@ from stratalog.objectlog.tree import (
     judge_by_owner,
     note_linked,
 )
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
 from stratalog.store import (
@@ -180,34 +181,30 @@ class _Linking:
         doubtful = {
             each.incarnation for each in self._staged if each.sweep_epoch != manifest.sweep_epoch
         }
-        turn = asyncio.Semaphore(AT_ONCE)
 
         async def check(incarnation: str) -> None:
-            async with turn:
-                try:
-                    stored, _ = await load_stage(self._reads, incarnation)
-                    is_live = stored.state == "live"
-                except NotFound:
-                    is_live = False
+            try:
+                stored, _ = await load_stage(self._reads, incarnation)
+                is_live = stored.state == "live"
+            except NotFound:
+                is_live = False
             if not is_live:
                 raise Conflict(
                     f"the stage {incarnation} is not live any more; its uploads may be gone",
                     hint="Write the batch again.",
                 )
 
-        await asyncio.gather(*map(check, sorted(doubtful)))
+        await gather_bounded(check, sorted(doubtful), AT_ONCE)
 
     async def _prepared(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Manifest:
         """The manifest to put. The nodes that it links are stored before."""
         grafted = await self._grafted(manifest, fragments)
-        turn = asyncio.Semaphore(AT_ONCE)
 
-        async def store(path: str, data: bytes) -> None:
-            async with turn:
-                patience = Patience(self._runtime, self._timeout_s)
-                await put_once(self._store, lambda: path, data, patience)
+        async def store(node: Snapshot) -> None:
+            patience = Patience(self._runtime, self._timeout_s)
+            await put_once(self._store, lambda: node.path, node.to_json(), patience)
 
-        await asyncio.gather(*(store(each.path, each.to_json()) for each in grafted.made))
+        await gather_bounded(store, grafted.made, AT_ONCE)
         grafted.manifest.check()
         return grafted.manifest
 
