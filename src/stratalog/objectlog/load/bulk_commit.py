@@ -1,19 +1,19 @@
 """Linking what many tasks have uploaded, all at once: one compare-and-swap of the manifest.
 
-    task ── register a stage, upload ──┐
-    task ── register a stage, upload ──┼──► positions, time, nodes ──► one put of the manifest
-    task ── register a stage, upload ──┘
+    task ── register a guard, upload ──┐
+    task ── register a guard, upload ──┼──► positions, time, nodes ──► one put of the manifest
+    task ── register a guard, upload ──┘
 
 The put gives all fragments their positions and one append time, in the order of the list, and
-notes ``(query, batch)`` in ``sinks``. Whoever tries to link a batch that is noted there, or an
-older one of the same query, is told that it is there already. So a batch is in the log once,
-however often its job is killed and repeated, and whoever else writes to the log.
+notes ``(query, batch)`` in ``sinks``. An attempt to link a batch that is noted there, or an older
+one of the same query, finds that it is there already. So a batch is in the log once, however often
+its job is killed and repeated, and however many others write to the log.
 
 If the tail moved meanwhile, the same fragments get other positions and the put is tried again:
-they do not know theirs. An answer that was lost is settled as that of any append (``linking``).
+they do not know theirs. A lost answer is settled as that of any append (``link_fragments``).
 
-Uploads of an epoch that has passed are linked only if their stage is still live, which is looked
-up between reading the manifest and the put: see ``stage``.
+Uploads of an epoch that has passed are linked only if their guard is still live, which is looked
+up between reading the manifest and the put: see ``upload_guard``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgspec
 from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
 from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.holds import load_stage
-from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment
+from stratalog.objectlog.load.bulk_upload import Batch, UploadedFragment
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     ByteCache,
@@ -83,9 +83,9 @@ class Linked:
     """Whether an earlier attempt had linked it. What was uploaded for this one is left over."""
 
 
-async def link_staged(
+async def link_uploaded(
     url: StoreLike,
-    staged: Sequence[StagedFragment],
+    uploads: Sequence[UploadedFragment],
     *,
     batch: Batch | None = None,
     writer: str | None = None,
@@ -93,13 +93,13 @@ async def link_staged(
     timeout_s: float = LINK_TIMEOUT_S,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Linked:
-    """Append what was staged, all of it or nothing, in this order.
+    """Append what was uploaded, all of it or nothing, in this order.
 
     With a ``batch`` it happens once, however often it is tried. ``before_link`` is awaited before
     each attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload
     may be gone: upload it again.
     """
-    return await _Linking(url, staged, batch, writer, before_link, timeout_s, runtime).run()
+    return await _Linking(url, uploads, batch, writer, before_link, timeout_s, runtime).run()
 
 
 async def last_batch(
@@ -138,7 +138,7 @@ class _Linking:
     def __init__(
         self,
         url: StoreLike,
-        staged: Sequence[StagedFragment],
+        uploads: Sequence[UploadedFragment],
         batch: Batch | None,
         writer: str | None,
         before_link: BeforeLink | None,
@@ -149,7 +149,7 @@ class _Linking:
         self._reads = PatientStore(self._store, runtime, timeout_s)
         self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
         self._names = UploadNames(runtime)
-        self._staged = staged
+        self._uploads = uploads
         self._batch = batch
         self._writer = writer_label(writer)
         self._before_link = before_link
@@ -162,12 +162,12 @@ class _Linking:
             manifest.check_writable()
             if self._batch is not None and is_linked(manifest, self._batch):
                 return Linked(None, repeated=True)
-            if not self._staged:
+            if not self._uploads:
                 return Linked(None)
             if manifest.seal is not None:
                 raise sealed(manifest)
-            await self._check_stages(manifest)
-            fragments = placed(self._staged, manifest, self._runtime.now_us())
+            await self._check_guards(manifest)
+            fragments = placed(self._uploads, manifest, self._runtime.now_us())
             candidate = await self._prepared(manifest, fragments)
             if self._before_link is not None:
                 await self._before_link(candidate.tail.offset, manifest.sweep_epoch)
@@ -176,10 +176,10 @@ class _Linking:
                 return Linked(Span(fragments[0].start, fragments[-1].limit.offset))
             manifest, etag = newer
 
-    async def _check_stages(self, manifest: Manifest) -> None:
-        """Uploads of this epoch are there. Those of another one are, if their stage is live."""
+    async def _check_guards(self, manifest: Manifest) -> None:
+        """Uploads of this epoch are there. Those of another one are, if their guard is live."""
         doubtful = {
-            each.incarnation for each in self._staged if each.sweep_epoch != manifest.sweep_epoch
+            each.incarnation for each in self._uploads if each.sweep_epoch != manifest.sweep_epoch
         }
 
         async def check(incarnation: str) -> None:
@@ -285,12 +285,12 @@ def noted(manifest: Manifest, batch: Batch | None) -> dict[str, int] | None:
     return sinks
 
 
-def placed(staged: Sequence[StagedFragment], manifest: Manifest, now_us: int) -> list[Fragment]:
-    """The entries of staged fragments at the end of this log, with one append time."""
+def placed(uploads: Sequence[UploadedFragment], manifest: Manifest, now_us: int) -> list[Fragment]:
+    """The entries of uploaded fragments at the end of this log, with one append time."""
     time_us = max(now_us, manifest.tail.timestamp_us)
     offset, seq_no = manifest.tail.offset, manifest.next_seq_no
     fragments: list[Fragment] = []
-    for each in staged:
+    for each in uploads:
         start = LogPosition(offset, time_us)
         offset += each.count
         fragments.append(
