@@ -8,9 +8,9 @@
         while tasks:
             use(await tasks.take())
 
-``in_order`` is this loop as an iterator, ``gather_bounded`` for those who want all results at once.
-The first error stops the rest. Whoever leaves the block, in whatever way, cancels what is under way
-and waits until it has ended, so that nothing goes on behind the caller's back.
+``in_order`` is this loop as an iterator; ``gather_bounded`` gives all results at once. The first
+error stops the rest. Leaving the block, in whatever way, cancels the tasks that are under way and
+waits for their end, so that none of them goes on unseen.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def in_order(
     count_max: int,
     bytes_max: int,
 ) -> AsyncGenerator[T, None]:
-    """The results of ``work``, which runs ahead of whoever takes them.
+    """The results of ``work``, which runs ahead of the consumer.
 
     An error of ``items`` comes in its order, after the results of the items before it.
     """

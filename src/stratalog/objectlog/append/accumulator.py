@@ -74,7 +74,7 @@ _bodies_of = attrgetter("bodies")
 
 
 class Accumulator:
-    """The queue, and those who wait for room in it."""
+    """The queue, and the line of callers that wait for room in it."""
 
     def __init__(self, bytes_max: int, records_max: int) -> None:
         self._bytes_max = bytes_max
@@ -117,7 +117,7 @@ class Accumulator:
             await turn
         finally:
             if turn.done() and not turn.cancelled():
-                # Whatever its owner makes of this turn: afterwards it is the next one's.
+                # Whatever its owner did with this turn, the next one follows.
                 loop.call_soon(self._end_turn)
 
     def push(self, submission: Submission) -> None:
@@ -197,7 +197,7 @@ class Accumulator:
         return submission
 
     def stop(self, refusal: StratalogError) -> list[Submission]:
-        """Take everything out, and let nothing more in. Those who wait for room find it so."""
+        """Take everything out, and let nothing more in. Callers that wait for room are woken."""
         self.refusal = refusal
         everything = list(self._waiting)
         self._waiting.clear()

@@ -164,7 +164,7 @@ class Committer:
         self._wins_in_a_row = 0
 
     async def close(self) -> None:
-        """Stop the fold. What it stored and nobody linked is left to the sweep."""
+        """Stop the fold. The sweep deletes what it stored and did not link."""
         await self._fold_task.close()
 
     async def _put(

@@ -84,7 +84,7 @@ class FoldTask:
         return len(self._ready) > known
 
     async def close(self) -> None:
-        """Stop. What was stored and nobody linked is left to the sweep."""
+        """Stop. The sweep deletes what was stored and not linked."""
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)

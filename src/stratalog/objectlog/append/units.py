@@ -50,8 +50,8 @@ class Draft:
 class Unit:
     """Drafts that are linked together, and the submissions whose records they hold.
 
-    The ``first`` half of those who move in step has left the others waiting until it is uploaded.
-    Each one after it, as long as there are two, is a ``second`` half.
+    Of callers that move in step, the ``first`` half leaves the others waiting until it is uploaded.
+    Each unit after it, as long as there are two halves, is a ``second`` half.
     """
 
     __slots__ = ("drafts", "error", "half", "ready", "submissions", "task", "timestamp_us")
@@ -148,7 +148,7 @@ class UnitsUnderWay:
 
 
 def fragments_for(size: int, fragment_bytes: int) -> int:
-    """How many fragments so many bytes fill. What is less than a quarter of one goes along."""
+    """How many fragments so many bytes fill. A rest below a quarter of one joins the last."""
     return max(1, -(-(size - fragment_bytes // 4) // fragment_bytes))
 
 
