@@ -14,7 +14,7 @@ import msgspec
 from bench.object_log.counting import CountingStore
 from bench.object_log.workload import FRAGMENT_BYTES, WRITER, make_bodies
 from stratalog import Fragment, LogPosition, Manifest, Setsum, Snapshot, WriterOptions
-from stratalog.objectlog.append.committer import Committer, Outcome, Upload
+from stratalog.objectlog.append.committer import CommitOutcome, Committer, Upload
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored.fragment import encode_fragment
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
@@ -60,7 +60,7 @@ class Growth:
             before = committer.manifest
             uploads = [Upload(await self._entry(each, committer), 0) for each in indexes]
             outcome = await committer.commit(uploads)
-            assert outcome is Outcome.LINKED, "nobody else writes here"
+            assert outcome is CommitOutcome.LINKED, "nobody else writes here"
             await self._delete_replaced(before, committer.manifest)
             if indexes.stop >= restart_at:
                 restart_at += per_incarnation

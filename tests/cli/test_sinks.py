@@ -6,8 +6,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_url, run
-from stratalog.objectlog.load.bulk_commit import link_staged
-from stratalog.objectlog.load.bulk_upload import Batch, Staging
+from stratalog.objectlog.load.bulk_commit import link_uploaded
+from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload
 
 
 def log_with_batches(*batches: Batch) -> str:
@@ -16,9 +16,9 @@ def log_with_batches(*batches: Batch) -> str:
     async def fill() -> None:
         await sl.create_log(url)
         for batch in batches:
-            task = await Staging.open(url, query=batch.query, batch=batch.number)
+            task = await BulkUpload.open(url, query=batch.query, batch=batch.number)
             staged = await task.upload(pa.array([b"x"], pa.binary()))
-            await link_staged(url, [staged], batch=batch)
+            await link_uploaded(url, [staged], batch=batch)
 
     run(fill())
     return url

@@ -24,8 +24,8 @@ from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.cost.storage import measure_storage
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.holds.upload_guard import Stage, remove_stages
-from stratalog.objectlog.load.bulk_commit import link_staged
-from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.load.bulk_commit import link_uploaded
+from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.pipeline.compact.apply_keys import Judged, look, settle
 from stratalog.pipeline.compact.judge_keys import Verdict
@@ -187,7 +187,7 @@ async def set_a_policy(bucket: Bucket, _: MemoryStore) -> None:
 
 async def stage_rows(bucket: Bucket, store: MemoryStore) -> None:
     bucket.inner = LosesAnAnswer(store)
-    task = await Staging.open(bucket)
+    task = await BulkUpload.open(bucket)
     await task.upload(pa.array([b"x"], pa.binary()))
     await task.abandon()
 
@@ -196,15 +196,15 @@ async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
     job = await Stage.register(bucket)
     staged = []
     for number in range(70):
-        task = await Staging.open(store, job=job.incarnation)
+        task = await BulkUpload.open(store, job=job.incarnation)
         staged.append(await task.upload(pa.array([b"%d" % number], pa.binary())))
         if number == 0:
             await raise_epoch(store, 2**50, DEFAULT_RUNTIME, 10.0)
-    await link_staged(bucket, staged)
-    await link_staged(bucket, staged[:0])
+    await link_uploaded(bucket, staged)
+    await link_uploaded(bucket, staged[:0])
     for _ in range(12):
-        task = await Staging.open(store, job=job.incarnation)
-        await link_staged(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
+        task = await BulkUpload.open(store, job=job.incarnation)
+        await link_uploaded(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
     await job.release()
     await remove_stages(bucket, [job.incarnation, *{each.incarnation for each in staged}])
 

@@ -26,8 +26,8 @@ from stratalog.objectlog.branch.copy_source import CopySource
 from stratalog.objectlog.check import verify_log as verification
 from stratalog.objectlog.compaction import relink as replanting
 from stratalog.objectlog.holds.upload_guard import Stage
-from stratalog.objectlog.load.bulk_commit import link_staged
-from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.load.bulk_commit import link_uploaded
+from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.copy_note import CopyNote
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
@@ -224,9 +224,9 @@ class TestWhatGoes:
         async def main() -> None:
             store = await written(MemoryStore(), 1)
             for _ in range(3):
-                task = await Staging.open(store)
+                task = await BulkUpload.open(store)
                 bodies = pa.array([b"s%d" % each for each in range(10)], pa.binary())
-                await link_staged(store, [await task.upload(bodies)])
+                await link_uploaded(store, [await task.upload(bodies)])
             before = await rows_of(store)
             manifest, _ = await load_manifest(store)
             live = IndexSet.of([13, 25])

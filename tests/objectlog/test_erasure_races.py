@@ -23,8 +23,8 @@ from stratalog import IndexSet, Pin, PinStore
 from stratalog.objectlog.collection.sweep_log import _Sweep, sweep_noting
 from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.holds.upload_guard import list_stages
-from stratalog.objectlog.load.bulk_commit import link_staged
-from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.load.bulk_commit import link_uploaded
+from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.store import MemoryStore, Store
 
@@ -219,16 +219,16 @@ class TestALoad:
         async def main() -> None:
             store = await written(MemoryStore(), fragments=1)
             bodies = pa.array([b"secret-%d" % each for each in range(10)], pa.binary())
-            load = await Staging.open(store, note="a write of Spark")
+            load = await BulkUpload.open(store, note="a write of Spark")
             uploaded = await load.upload(bodies)
             await load.upload(bodies)
-            await link_staged(store, [uploaded])
+            await link_uploaded(store, [uploaded])
             made = await erased(store, 13)
             assert not made.complete
             (holder,) = made.holders
-            assert (holder.kind, holder.name) == ("stage", load.stage.incarnation)
+            assert (holder.kind, holder.name) == ("stage", load.guard.incarnation)
             assert "a write of Spark, by " in made.reasons[0]
-            await load.stage.release()
+            await load.guard.release()
             (again,) = await sl.finish_erasures(store, options=AT_ONCE)
             assert again.complete
             async for row in store.list("log/"):
@@ -240,9 +240,9 @@ class TestALoad:
         async def main() -> None:
             store = await written(MemoryStore(), fragments=1)
             bodies = pa.array([b"secret-%d" % each for each in range(10)], pa.binary())
-            load = await Staging.open(store)
+            load = await BulkUpload.open(store)
             uploaded = await load.upload(bodies)
-            await link_staged(store, [uploaded])
+            await link_uploaded(store, [uploaded])
             find, options, rounds = _Sweep._find_candidates, sl.SweepOptions, 0
 
             async def between(self: _Sweep, after: str) -> Any:
@@ -251,7 +251,7 @@ class TestALoad:
                 if rounds == 1:
                     await load.upload(bodies)
                 else:
-                    await load.stage.release()
+                    await load.guard.release()
                 return await find(self, after)
 
             def small(**others: Any) -> sl.SweepOptions:
@@ -264,7 +264,7 @@ class TestALoad:
                 made = await erased(store, 13)
             assert rounds > 1
             assert not made.complete
-            assert [each.name for each in made.holders] == [load.stage.incarnation]
+            assert [each.name for each in made.holders] == [load.guard.incarnation]
             (again,) = await sl.finish_erasures(store, options=AT_ONCE)
             assert again.complete
 
@@ -275,20 +275,20 @@ class TestALoad:
 
         async def main() -> None:
             store = await written(MemoryStore())
-            stream = await Staging.open(store, query="q", batch=7)
+            stream = await BulkUpload.open(store, query="q", batch=7)
             await stream.upload(pa.array([b"new"], pa.binary()))
             assert (await erased(store, 3)).complete
             report = await sl.sweep(store)
-            assert [each.incarnation for each in report.sparing] == [stream.stage.incarnation]
+            assert [each.incarnation for each in report.sparing] == [stream.guard.incarnation]
 
         run(main())
 
     def test_one_that_has_linked_all_it_uploaded_holds_nothing(self) -> None:
         async def main() -> None:
             store = await written(MemoryStore())
-            load = await Staging.open(store, note="a write of Spark")
+            load = await BulkUpload.open(store, note="a write of Spark")
             uploaded = await load.upload(pa.array([b"new"], pa.binary()))
-            await link_staged(store, [uploaded])
+            await link_uploaded(store, [uploaded])
             assert (await erased(store, 3)).complete
 
         run(main())

@@ -163,7 +163,7 @@ class TestBehaviour04CallersInStep:
                     tasks = [asyncio.create_task(log.append_many(each)) for each in batches]
                     await asyncio.sleep(0)
                     await asyncio.sleep(0)
-                    assert [unit.half for unit in log._sender._units] == [None]
+                    assert [unit.half for unit in log._sender.units._units] == [None]
                     await asyncio.gather(*tasks)
             assert await step.sizes() == [before + 3 * CALLERS // 4 + behind]
             assert step.store.together == [1]

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 
 import stratalog as sl
 from objectlog.whole_log import run
-from stratalog.errors import Unavailable
-from stratalog.objectlog.append.accumulator import Accumulator, Result, Submission
+from stratalog.errors import Closed, Unavailable
+from stratalog.objectlog.append.accumulator import (
+    Accumulator,
+    Result,
+    Submission,
+    UnwatchedFuture,
+)
+from stratalog.objectlog.append.answers import Answers
 from stratalog.objectlog.append.units import divide, fragments_for
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
+from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored.fragment import fragment_path
 from stratalog.objectlog.stored.manifest import LINKED_MAX
 from stratalog.objectlog.tree.link_fragments import link, note_linked
@@ -151,14 +158,14 @@ class TestLinking:
 
 def submission(size: int = 1, records: int = 1, expected: int | None = None) -> Submission:
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    return Submission([b"x"] * records, size, future, 0.0, records == 1, True, expected)
+    return Submission([b"x"] * records, size, future, 0.0, records == 1, expected)
 
 
 queue_steps = st.lists(
     st.one_of(
         st.tuples(st.just("push"), st.integers(1, 50), st.integers(1, 4)),
         st.tuples(st.just("take"), st.integers(0, 120), st.just(0)),
-        st.tuples(st.sampled_from(["pop", "push back", "drain"]), st.just(0), st.just(0)),
+        st.tuples(st.sampled_from(["pop", "push back", "stop"]), st.just(0), st.just(0)),
     ),
     max_size=60,
 )
@@ -191,8 +198,8 @@ class TestTheQueue:
                     queue.push_back(gone)
                     model.extendleft(reversed(gone))
                     gone = []
-                elif what == "drain":
-                    assert queue.drain() == list(model)
+                elif what == "stop":
+                    assert queue.stop(Closed("stopped")) == list(model)
                     model.clear()
                 assert len(queue) == len(model)
                 assert queue.bytes == sum(each.size for each in model)
@@ -253,22 +260,25 @@ class TestTheQueue:
 
         run(main(), LIMIT_S)
 
-    def test_draining_wakes_everybody_who_waits(self) -> None:
+    def test_stopping_wakes_everybody_who_waits(self) -> None:
         async def main() -> None:
             queue = Accumulator(1, 1)
             queue.push(submission())
             waiting = [asyncio.ensure_future(queue.wait_for_room()) for _ in range(5)]
             await asyncio.sleep(0)
-            assert len(queue.drain()) == 1
+            assert len(queue.stop(Closed("stopped"))) == 1
             await asyncio.gather(*waiting)
+            with pytest.raises(Closed):
+                queue.check_open()
 
         run(main(), LIMIT_S)
 
     def test_a_failure_counts_as_seen_once_it_was_taken(self) -> None:
         async def main() -> None:
-            failed = submission()
-            failed.fail(Unavailable("down"))
-            assert isinstance(failed.take_unseen_failure(), Unavailable)
-            assert failed.take_unseen_failure() is None
+            answers = Answers(WriterCounters())
+            future = UnwatchedFuture(loop=asyncio.get_running_loop())
+            answers.fail([Submission([b"x"], 1, future, 0.0, True, None)], Unavailable("down"))
+            assert isinstance(answers.take_unseen_failure(), Unavailable)
+            assert answers.take_unseen_failure() is None
 
         run(main(), LIMIT_S)

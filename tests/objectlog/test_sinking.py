@@ -23,9 +23,9 @@ from stratalog.objectlog.load.bulk_commit import (
     Linked,
     forget_query,
     last_batch,
-    link_staged,
+    link_uploaded,
 )
-from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment, Staging
+from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment
 from stratalog.objectlog.stored.fragment import is_relative
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -42,18 +42,18 @@ def column(*bodies: bytes) -> pa.Array:
 
 async def staged_by(
     url: StoreLike, *tasks: Sequence[bytes], query: str | None = None, batch: int | None = None
-) -> list[StagedFragment]:
+) -> list[UploadedFragment]:
     """What these tasks have uploaded, a fragment each."""
     staged = []
     for bodies in tasks:
-        task = await Staging.open(url, query=query, batch=batch)
+        task = await BulkUpload.open(url, query=query, batch=batch)
         staged.append(await task.upload(column(*bodies)))
     return staged
 
 
 async def sink(url: StoreLike, batch: Batch, *tasks: Sequence[bytes]) -> Linked:
     staged = await staged_by(url, *tasks, query=batch.query, batch=batch.number)
-    return await link_staged(url, staged, batch=batch)
+    return await link_uploaded(url, staged, batch=batch)
 
 
 class MissingFromListings(PassingStore):
@@ -75,7 +75,7 @@ class TestLinking:
             async with sl.LogWriter.open(store_url, create=True) as log:
                 await log.append(b"before")
             staged = await staged_by(store_url, [b"a", b"b"], [b""], [b"c" * 1000])
-            linked = await link_staged(store_url, pickle.loads(pickle.dumps(staged)))
+            linked = await link_uploaded(store_url, pickle.loads(pickle.dumps(staged)))
             assert linked.span is not None
             assert (linked.span.first.offset, linked.span.limit) == (2, 6)
             rows = await rows_of(store_url)
@@ -95,15 +95,15 @@ class TestLinking:
             store, clock = MemoryStore(), FakeClock(10**12)
             async with sl.LogWriter.open(store, create=True, runtime=clock) as log:
                 await log.append(b"x")
-            task = await Staging.open(store, runtime=clock)
+            task = await BulkUpload.open(store, runtime=clock)
             staged = [await task.upload(column(b"y"))]
             clock.time_us -= 10**9
-            await link_staged(store, staged, runtime=clock)
+            await link_uploaded(store, staged, runtime=clock)
             clock.time_us += 5 * 10**9
-            task = await Staging.open(store, runtime=clock)
+            task = await BulkUpload.open(store, runtime=clock)
             staged = [await task.upload(column(b"z"))]
             clock.time_us += 10**8
-            await link_staged(store, staged, runtime=clock)
+            await link_uploaded(store, staged, runtime=clock)
             times = [time for _, time, _ in await rows_of(store)]
             assert times[0] == times[1]
             assert times[2] == clock.now_us()
@@ -118,7 +118,7 @@ class TestLinking:
             store = MemoryStore()
             await sl.create_log(store)
             before = await store.get(MANIFEST_PATH)
-            assert await link_staged(store, [], batch=Batch("q", 0)) == Linked(None)
+            assert await link_uploaded(store, [], batch=Batch("q", 0)) == Linked(None)
             assert (await store.get(MANIFEST_PATH)).etag == before.etag
 
         run(main())
@@ -131,9 +131,9 @@ class TestLinking:
             async with sl.LogWriter.open(store, create=True) as log:
                 for number in range(before):
                     await log.append(b"%d" % number)
-            task = await Staging.open(store)
+            task = await BulkUpload.open(store)
             staged = [await task.upload(column(b"s%d" % number)) for number in range(count)]
-            await link_staged(store, staged)
+            await link_uploaded(store, staged)
             manifest, _ = await load_manifest(store)
             assert len(manifest.to_json()) <= 32_000
             assert len(manifest.fragments) <= 12
@@ -187,11 +187,11 @@ class TestOnce:
             await sl.create_log(inner)
             store = TrickyStore(inner, MANIFEST_PATH, [trick])
             staged = await staged_by(store, [b"a"], [b"b"], query="q", batch=1)
-            linked = await link_staged(store, staged, batch=batch)
+            linked = await link_uploaded(store, staged, batch=batch)
             assert linked.span is not None or linked.repeated
             await store.land_late()
             if batch is not None:
-                assert (await link_staged(inner, staged, batch=batch)).repeated
+                assert (await link_uploaded(inner, staged, batch=batch)).repeated
             assert await bodies_of(inner) == [b"a", b"b"]
 
         run(main())
@@ -279,12 +279,12 @@ class TestBesideOthers:
         async def main() -> None:
             await sl.create_log(store_url)
             staged = await staged_by(store_url, [b"a"], query="q", batch=0)
-            await (await Staging.open(store_url)).abandon()
+            await (await BulkUpload.open(store_url)).abandon()
             litter = await staged_by(store_url, [b"litter"], query="gone")
             await revoke_stage(store_url, litter[0].incarnation)
             report = await sl.sweep(store_url)
             assert report.deleted.objects == 1
-            await link_staged(store_url, staged, batch=Batch("q", 0))
+            await link_uploaded(store_url, staged, batch=Batch("q", 0))
             assert await bodies_of(store_url) == [b"a"]
 
         run(main())
@@ -297,7 +297,7 @@ class TestBesideOthers:
             await revoke_stage(store, staged[0].incarnation)
             await sl.sweep(store)
             with pytest.raises(Conflict) as caught:
-                await link_staged(store, staged, batch=Batch("q", 0))
+                await link_uploaded(store, staged, batch=Batch("q", 0))
             assert "again" in caught.value.hint
             assert await bodies_of(store) == []
 
@@ -309,7 +309,7 @@ class TestBesideOthers:
             await sl.create_log(inner)
             staged = await staged_by(inner, [b"a"], query="q", batch=0)
             gate = GateStore(inner, MANIFEST_PATH)
-            linking = asyncio.ensure_future(link_staged(gate, staged, batch=Batch("q", 0)))
+            linking = asyncio.ensure_future(link_uploaded(gate, staged, batch=Batch("q", 0)))
             await gate.arrived.wait()
             await revoke_stage(inner, staged[0].incarnation)
             await sl.sweep(inner)
@@ -342,18 +342,18 @@ class TestBesideOthers:
         async def main() -> None:
             await sl.create_log(store_url)
             job, other = [await Stage.register(store_url) for _ in range(2)]
-            early = await Staging.open(store_url, job=job.incarnation)
+            early = await BulkUpload.open(store_url, job=job.incarnation)
             await early.upload(column(b"early"))
-            kept = await Staging.open(store_url, job=other.incarnation)
+            kept = await BulkUpload.open(store_url, job=other.incarnation)
             staged = [await kept.upload(column(b"kept"))]
             assert (await sl.sweep(store_url)).deleted.objects == 0
             await job.release()
-            late = await Staging.open(store_url, job=job.incarnation)
+            late = await BulkUpload.open(store_url, job=job.incarnation)
             await late.upload(column(b"late"))
             assert (await sl.sweep(store_url)).deleted.objects == 2
             live = {each.incarnation for each in await list_stages(store_url)}
-            assert live == {other.incarnation, kept.stage.incarnation}
-            await link_staged(store_url, staged)
+            assert live == {other.incarnation, kept.guard.incarnation}
+            await link_uploaded(store_url, staged)
             assert await bodies_of(store_url) == [b"kept"]
 
         run(main())
@@ -363,11 +363,11 @@ class TestBesideOthers:
             store = MemoryStore()
             await sl.create_log(store)
             job = await Stage.register(store)
-            task = await Staging.open(store, job=job.incarnation)
+            task = await BulkUpload.open(store, job=job.incarnation)
             staged = [await task.upload(column(b"a"))]
             await raise_epoch(store, 2**50, DEFAULT_RUNTIME, 10.0)
             await sl.sweep(MissingFromListings(store, stage_path(job.incarnation)))
-            await link_staged(store, staged)
+            await link_uploaded(store, staged)
             assert await bodies_of(store) == [b"a"]
 
         run(main())
@@ -409,7 +409,7 @@ class TestBadInput:
         async def main() -> None:
             store = MemoryStore()
             await sl.create_log(store)
-            task = await Staging.open(store)
+            task = await BulkUpload.open(store)
             with pytest.raises(Invalid):
                 await task.upload(bodies)
 
@@ -423,9 +423,9 @@ class TestBadInput:
         async def main() -> None:
             store = MemoryStore()
             await sl.create_log(store)
-            task = await Staging.open(store)
+            task = await BulkUpload.open(store)
             staged = [await task.upload(column(b"a", b"bb", b"ccc", b"d").slice(1, 2))]
-            await link_staged(store, staged)
+            await link_uploaded(store, staged)
             assert await bodies_of(store) == [b"bb", b"ccc"]
 
         run(main())
@@ -474,7 +474,7 @@ class TestCrashes:
                         epoch = manifest.sweep_epoch + 1
                         await raise_epoch(store, epoch, DEFAULT_RUNTIME, 10.0)
                     staged += await staged_by(store, [b"%d" % task], query="q", batch=0)
-                await link_staged(store, staged, batch=Batch("q", 0))
+                await link_uploaded(store, staged, batch=Batch("q", 0))
                 assert await bodies_of(store) == [b"0", b"1", b"2"]
 
         run(main())

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from stratalog.herd import Herd
-from stratalog.objectlog.load.bulk_commit import link_staged
-from stratalog.objectlog.load.bulk_upload import Staging
+from stratalog.objectlog.load.bulk_commit import link_uploaded
+from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.testing import Row
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ async def fill_herd(root: str, sizes: dict[str, int]) -> None:
 
 async def stage(url: str, *batches: Iterable[bytes]) -> None:
     """Append fragments with relative offsets, as a sink does."""
-    staging = await Staging.open(url)
+    staging = await BulkUpload.open(url)
     staged = [await staging.upload(pa.array([*bodies], pa.binary())) for bodies in batches]
-    await link_staged(url, staged)
+    await link_uploaded(url, staged)
 
 
 async def rows_in(url: str | sl.Store, **bounds: int) -> list[Row]:

@@ -24,8 +24,8 @@ from segments.damaged_disks import Victim as DiskVictim
 from segments.damaged_disks import an_entry
 from soak.described import record
 from stratalog.objectlog.holds.upload_guard import Stage
-from stratalog.objectlog.load.bulk_commit import link_staged
-from stratalog.objectlog.load.bulk_upload import Batch, Staging
+from stratalog.objectlog.load.bulk_commit import link_uploaded
+from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload
 
 AT_ONCE = ("--interval", "0")
 CORRUPT = 13
@@ -209,9 +209,9 @@ def _sinks(printed: Printed) -> None:
 
     async def sink() -> None:
         await sl.create_log(url)
-        task = await Staging.open(url, query="q", batch=7)
+        task = await BulkUpload.open(url, query="q", batch=7)
         staged = await task.upload(pa.array([b"x"], pa.binary()))
-        await link_staged(url, [staged], batch=Batch("q", 7))
+        await link_uploaded(url, [staged], batch=Batch("q", 7))
 
     run(sink())
     printed("sinks", "list", url)

@@ -13,11 +13,11 @@ import msgspec
 from simulation.planting import plant
 from stratalog.errors import Exists, StratalogError, Unknown
 from stratalog.objectlog.append import committer as committer_module
-from stratalog.objectlog.append import fold_task as roller_module
+from stratalog.objectlog.append import fold_task as fold_task_module
 from stratalog.objectlog.append import uploader as uploader_module
-from stratalog.objectlog.append.committer import Committer, Outcome, Upload
-from stratalog.objectlog.append.sender import Sender
-from stratalog.objectlog.append.units import Unit
+from stratalog.objectlog.append.committer import CommitOutcome, Committer, Upload
+from stratalog.objectlog.append.group_commit import GroupCommit
+from stratalog.objectlog.append.units import Unit, UnitsUnderWay
 from stratalog.objectlog.stored import names as names_module
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest
@@ -31,9 +31,9 @@ from stratalog.store.protocol import Blob, Store
 @contextmanager
 def acknowledge_before_the_manifest() -> Iterator[None]:
     """Callers hear "done" when the fragment is stored, not when it is linked."""
-    commit = Sender._commit
+    commit = GroupCommit._commit
 
-    async def hasty(self: Sender, group: list[Unit]) -> None:
+    async def hasty(self: GroupCommit, group: list[Unit]) -> None:
         for unit in group:
             offset = unit.drafts[0].first_offset
             for submission in unit.submissions:
@@ -42,7 +42,7 @@ def acknowledge_before_the_manifest() -> Iterator[None]:
                 offset += len(submission.bodies)
         await commit(self, group)
 
-    with plant(Sender, "_commit", hasty):
+    with plant(GroupCommit, "_commit", hasty):
         yield
 
 
@@ -95,7 +95,7 @@ def believe_exists() -> Iterator[None]:
     with (
         plant(uploader_module, "put_once", gullible),
         plant(uploader_module, "put_made_once", gullible_made),
-        plant(roller_module, "put_once", gullible),
+        plant(fold_task_module, "put_once", gullible),
     ):
         yield
 
@@ -115,11 +115,10 @@ def reuse_a_name() -> Iterator[None]:
 def link_out_of_order() -> Iterator[None]:
     """Fragments are linked as they come, not in sequence."""
 
-    def any_ready(self: Sender) -> list[Unit]:
-        ready = [unit for unit in self._units if unit.ready]
-        return ready[: self._options.manifest_fragments_max]
+    def any_ready(self: UnitsUnderWay, fragments_max: int) -> list[Unit]:
+        return [unit for unit in self._units if unit.ready][:fragments_max]
 
-    def take(self: Sender, group: list[Unit]) -> list[object]:
+    def take(self: UnitsUnderWay, group: list[Unit]) -> list[object]:
         taken: list[object] = []
         for unit in group:
             self._units.remove(unit)
@@ -142,24 +141,26 @@ def link_out_of_order() -> Iterator[None]:
             number += 1
         return link(manifest, placed, inc, writer, write_id)
 
-    async def commit_any(self: Sender) -> None:
+    async def commit_any(self: GroupCommit) -> None:
+        units = self._units
         try:
-            while any(unit.ready for unit in self._units):
-                self._linking = any_ready(self)
+            while group := units.ready(self._options.manifest_fragments_max):
+                units.linking = group
                 try:
-                    await self._commit(self._linking)
+                    await self._commit(group)
                 finally:
-                    self._linking = []
-            if self._units and self._units[0].error is not None:
-                self._abandon(self._units[0].error)
-            self.wake()
+                    units.linking = []
+            if units.first is not None and units.first.error is not None:
+                self._abandon(units.first, units.first.error)
+            self._wakeup.wake()
         finally:
-            self._work = None
-            self._tell_if_idle()
+            self._committing = None
+            self.notify_if_idle()
 
     with (
-        plant(Sender, "_commit_ready", commit_any),
-        plant(Sender, "_take", take),
+        plant(GroupCommit, "_commit_ready", commit_any),
+        plant(UnitsUnderWay, "ready", any_ready),
+        plant(UnitsUnderWay, "take", take),
         plant(committer_module, "link", linked_anyhow),
     ):
         yield
@@ -172,7 +173,7 @@ def forget_to_rebase() -> Iterator[None]:
 
     async def stubborn(
         self: Committer, refusal: Overtaken, fragments: Sequence[Fragment]
-    ) -> Outcome | None:
+    ) -> CommitOutcome | None:
         mine = self.manifest
         outcome = await after_refusal(self, refusal, fragments)
         if outcome is None:
@@ -230,10 +231,10 @@ def ignore_the_sweep_epoch() -> Iterator[None]:
     """A fragment is linked although a sweep began since its upload."""
     commit = Committer.commit
 
-    async def careless(self: Committer, uploads: Sequence[Upload]) -> Outcome:
+    async def careless(self: Committer, uploads: Sequence[Upload]) -> CommitOutcome:
         epoch = self.manifest.sweep_epoch
         outcome = await commit(self, [Upload(each.fragment, epoch) for each in uploads])
-        while outcome is Outcome.EPOCH_MOVED:
+        while outcome is CommitOutcome.EPOCH_MOVED:
             epoch = self.manifest.sweep_epoch
             outcome = await commit(self, [Upload(each.fragment, epoch) for each in uploads])
         return outcome
@@ -264,7 +265,7 @@ def settle_without_another_swap() -> Iterator[None]:
 
     async def give_up(
         self: Committer, refusal: Overtaken, fragments: Sequence[Fragment]
-    ) -> Outcome | None:
+    ) -> CommitOutcome | None:
         if refusal.current is not None and refusal.current.etag == self._etag:
             raise StratalogError("did not happen")
         return await after_refusal(self, refusal, fragments)

@@ -13,7 +13,7 @@ import msgspec
 
 from simulation import branching
 from simulation.planting import plant
-from stratalog.objectlog.append.committer import Committer, Outcome
+from stratalog.objectlog.append.committer import CommitOutcome, Committer
 from stratalog.objectlog.branch import destroy_log as destroy_module
 from stratalog.objectlog.branch.fork_log import _Fork
 from stratalog.objectlog.branch.seal_log import SEAL_TIMEOUT_S, Sealer
@@ -40,7 +40,7 @@ def seal_ignored_on_rebase() -> Iterator[None]:
 
     async def blind(
         self: Committer, refusal: Overtaken, fragments: Sequence[Fragment]
-    ) -> Outcome | None:
+    ) -> CommitOutcome | None:
         outcome = await after_refusal(self, refusal, fragments)
         self.manifest = msgspec.structs.replace(self.manifest, seal=None)
         return outcome

@@ -16,7 +16,7 @@ from stratalog.objectlog.holds import upload_guard as stage_module
 from stratalog.objectlog.holds.upload_guard import StoredStage, load_stage
 from stratalog.objectlog.load import bulk_commit as sinking_module
 from stratalog.objectlog.load.bulk_commit import Linked, _Linking
-from stratalog.objectlog.load.bulk_upload import StagedFragment
+from stratalog.objectlog.load.bulk_upload import UploadedFragment
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest, load_manifest
 from stratalog.objectlog.tree.amend_manifest import amend
@@ -75,7 +75,7 @@ def stages_not_looked_up() -> Iterator[None]:
     async def nothing(self: _Linking, manifest: Manifest) -> None:
         return None
 
-    with plant(_Linking, "_check_stages", nothing):
+    with plant(_Linking, "_check_guards", nothing):
         yield
 
 
@@ -83,7 +83,7 @@ def stages_not_looked_up() -> Iterator[None]:
 def stages_looked_up_before_the_manifest_is_read() -> Iterator[None]:
     """A stage is revoked in between."""
     run = _Linking.run
-    check = _Linking._check_stages
+    check = _Linking._check_guards
 
     async def early(self: _Linking) -> Linked:
         manifest, _ = await load_manifest(self._reads)
@@ -93,7 +93,7 @@ def stages_looked_up_before_the_manifest_is_read() -> Iterator[None]:
     async def nothing(self: _Linking, manifest: Manifest) -> None:
         return None
 
-    with plant(_Linking, "run", early), plant(_Linking, "_check_stages", nothing):
+    with plant(_Linking, "run", early), plant(_Linking, "_check_guards", nothing):
         yield
 
 
@@ -124,7 +124,7 @@ def stage_over_before_its_batch_is_linked() -> Iterator[None]:
 
     with (
         plant(stage_module.StoredStage, "is_over", early),
-        plant(_Linking, "_check_stages", unnoticed),
+        plant(_Linking, "_check_guards", unnoticed),
     ):
         yield
 
@@ -142,7 +142,7 @@ def partitions_in_the_order_of_their_names() -> Iterator[None]:
     placed = sinking_module.placed
 
     def sorted_first(
-        staged: Sequence[StagedFragment], manifest: Manifest, now_us: int
+        staged: Sequence[UploadedFragment], manifest: Manifest, now_us: int
     ) -> list[Fragment]:
         return placed(sorted(staged, key=lambda each: each.path), manifest, now_us)
 
@@ -156,7 +156,7 @@ def time_of_the_driver_alone() -> Iterator[None]:
     placed = sinking_module.placed
 
     def by_its_clock(
-        staged: Sequence[StagedFragment], manifest: Manifest, now_us: int
+        staged: Sequence[UploadedFragment], manifest: Manifest, now_us: int
     ) -> list[Fragment]:
         return [
             msgspec.structs.replace(

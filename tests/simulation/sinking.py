@@ -25,8 +25,8 @@ from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import NotFound, StratalogError, Unknown
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.holds.upload_guard import Stage, list_stages, remove_stages, revoke_stage
-from stratalog.objectlog.load.bulk_commit import Linked, link_staged
-from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment, Staging
+from stratalog.objectlog.load.bulk_commit import Linked, link_uploaded
+from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment
 from stratalog.objectlog.options import SweepOptions
 from stratalog.runtime import Runtime
 from stratalog.store.protocol import Store
@@ -87,7 +87,9 @@ class Sinking(Keeping):
             name = f"{batch.query}{batch.number}"
             self.calls[batch] = self.history.call(name, Append(bodies))
         staged = await self.stage(store, runtime, self.batches[batch], batch)
-        linked = await link_staged(store, staged, batch=batch, timeout_s=TIMEOUT_S, runtime=runtime)
+        linked = await link_uploaded(
+            store, staged, batch=batch, timeout_s=TIMEOUT_S, runtime=runtime
+        )
         self.next[batch.query] = max(self.next[batch.query], batch.number + 1)
         if batch not in self.settled and linked.span is not None:
             self.settled.add(batch)
@@ -107,7 +109,7 @@ class Sinking(Keeping):
         try:
             stage = await Stage.register(store, runtime=node.runtime)
             staged = await self.stage(store, node.runtime, partitions, job=stage.incarnation)
-            linked = await link_staged(store, staged, timeout_s=TIMEOUT_S, runtime=node.runtime)
+            linked = await link_uploaded(store, staged, timeout_s=TIMEOUT_S, runtime=node.runtime)
         except Unknown:
             self.history.unknown(call)
             raise
@@ -132,13 +134,13 @@ class Sinking(Keeping):
         partitions: tuple[Partition, ...],
         batch: Batch | None = None,
         job: str | None = None,
-    ) -> list[StagedFragment]:
+    ) -> list[UploadedFragment]:
         """The tasks of a job, one after the other; some of them run twice."""
-        staged: list[StagedFragment] = []
+        staged: list[UploadedFragment] = []
         for partition in partitions:
-            made: list[StagedFragment] = []
+            made: list[UploadedFragment] = []
             for _ in range(self.random.choice((1, 1, 1, 2))):
-                task = await Staging.open(
+                task = await BulkUpload.open(
                     store,
                     query=None if batch is None else batch.query,
                     batch=None if batch is None else batch.number,
@@ -213,7 +215,7 @@ class Sinking(Keeping):
             assert [body for body in bodies if body in ours] == wanted, f"{query} is not whole"
 
 
-def incarnations_of(staged: Sequence[StagedFragment]) -> list[str]:
+def incarnations_of(staged: Sequence[UploadedFragment]) -> list[str]:
     return sorted({each.incarnation for each in staged})
 
 

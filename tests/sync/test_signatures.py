@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,3 +190,14 @@ def test_a_strict_type_checker_sees_exact_types_and_refuses_wrong_calls(tmp_path
         'pins.create("name", offset=1)',
         'sl.Collector("x", log_writer=log)',
     ], checked.stdout
+
+
+def test_a_twin_is_opened_with_an_old_name_too() -> None:
+    old: dict[str, Any] = {"beside": None}
+    with (
+        pytest.warns(
+            DeprecationWarning, match="'beside' of LogWriter.open is called 'before_link'"
+        ),
+        sync.LogWriter.open("memory://old-name", create=True, **old) as log,
+    ):
+        assert log.tail == 1

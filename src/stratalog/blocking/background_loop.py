@@ -14,6 +14,8 @@ import asyncio
 import atexit
 import contextlib
 import os
+import selectors
+import socket
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
@@ -29,15 +31,20 @@ STOP_S_MAX = 5.0
 class _Loop(asyncio.SelectorEventLoop):
     """An event loop whose copy in a forked child can be dropped without a trace."""
 
-    _dropped = False
+    def __init__(self) -> None:
+        self._polling = selectors.DefaultSelector()
+        self._dropped = False
+        super().__init__(self._polling)
 
     def drop_copy(self) -> None:
         """Close this process's copies of the descriptors, and leave the parent's loop alone.
 
         ``close`` would take the wake-up socket out of the selector, which the parent still uses.
         """
-        for name in ("_selector", "_ssock", "_csock"):
-            getattr(self, name).close()
+        self._polling.close()
+        for held in vars(self).values():
+            if isinstance(held, socket.socket):
+                held.close()
         self._dropped = True
 
     def is_closed(self) -> bool:

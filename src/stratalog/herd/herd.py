@@ -302,7 +302,7 @@ class HerdLog:
             return LogWriter.open(
                 log_store(herd.root, entry.id),
                 writer=herd.server,
-                beside=mark,
+                before_link=mark,
                 options=self._options.writer,
                 runtime=herd.runtime,
             )

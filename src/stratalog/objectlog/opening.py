@@ -46,8 +46,7 @@ class Opening(Generic[C]):
             if error is None:
                 raise
 
-    # For those who have forgotten the ``await``. A type checker tells them without this, and would
-    # not with it.
+    # A forgotten ``await`` fails with a hint. Type checkers report it only without these methods.
     if not TYPE_CHECKING:
 
         def __enter__(self) -> NoReturn:

@@ -74,23 +74,22 @@ class WriterOptions:
     """How many entries one snapshot holds."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
+        _check(
+            self,
+            "fragment_bytes",
+            "record_bytes_max",
+            "batch_bytes_max",
+            "queue_bytes_max",
+            "queue_records_max",
+        )
         _require(self.on_fenced in ("raise", "reopen"), 'on_fenced is "raise" or "reopen"')
         _require(self.when_full in ("wait", "raise"), 'when_full is "wait" or "raise"')
-        _require(self.compression in ("zstd", "snappy", "none"), "an unknown compression")
-        _require(self.fragment_bytes >= 1, "fragment_bytes is at least 1")
-        _require(self.record_bytes_max >= 1, "record_bytes_max is at least 1")
-        _require(self.batch_bytes_max >= 1, "batch_bytes_max is at least 1")
-        _require(self.queue_bytes_max >= 1, "queue_bytes_max is at least 1")
-        _require(self.queue_records_max >= 1, "queue_records_max is at least 1")
         _require(1 <= self.manifest_fragments_max <= 16, "manifest_fragments_max is 1 to 16")
         _require(
             self.uploads_max >= self.manifest_fragments_max,
             f"uploads_max ({self.uploads_max}) is at least manifest_fragments_max"
             f" ({self.manifest_fragments_max}); lower both",
         )
-        _require(0 <= self.interval_s <= LONGEST_S, "interval_s is 0 to a day")
-        _require(self.timeout_s > 0, "timeout_s is positive")
         _require(2 <= self.rollup_entries <= 16, "rollup_entries is 2 to 16")
         _require(
             self.rollup_entries <= self.snapshot_entries_max <= 4096,
@@ -124,16 +123,13 @@ class ReaderOptions:
     """How long to go on when the store does not answer; then `Unavailable`."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
+        _check(self, "prefetch_fragments", "prefetch_bytes")
         _require(type(self.verify) is bool, f"verify is True or False, not {self.verify!r}")
-        _require(self.prefetch_fragments >= 1, "prefetch_fragments is at least 1")
-        _require(self.prefetch_bytes >= 1, "prefetch_bytes is at least 1")
         _require(self.cache_bytes >= 0, "cache_bytes is not negative")
         _require(
             0 < self.poll_s_min <= self.poll_s_max <= LONGEST_S,
             "poll_s_min is positive and at most poll_s_max, which is at most a day",
         )
-        _require(self.timeout_s > 0, "timeout_s is positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,17 +141,14 @@ class CollectorOptions:
     what goes. One that is slower gets `Trimmed`."""
 
     attempts_max: int = 5
-    """How often `collect` plans again because a cursor or the tree changed meanwhile."""
+    """How often `collect` plans anew when a cursor or the tree changes meanwhile."""
 
     timeout_s: float = 60.0
     """How long to go on when the store does not answer; then `Unavailable` or `Unknown`. The next
     run goes on where this one stopped."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
-        _require(0 <= self.interval_s <= LONGEST_S, "interval_s is 0 to a day")
-        _require(self.attempts_max >= 1, "attempts_max is at least 1")
-        _require(self.timeout_s > 0, "timeout_s is positive")
+        _check(self, "attempts_max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +169,7 @@ class CompactOptions:
     """How bodies are compressed inside of a fragment, if a sample shows that there is a gain."""
 
     attempts_max: int = 5
-    """How often the tree is planned again because it changed meanwhile; then `Conflict`."""
+    """How often a compaction plans anew when the tree changes meanwhile; then `Conflict`."""
 
     interval_s: float = 5.0
     """How long after publishing the deletions begin: a courtesy to readers that have just found
@@ -186,14 +179,9 @@ class CompactOptions:
     """How long to go on when the store does not answer; then `Unavailable` or `Unknown`."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
+        _check(self, "groups_max", "attempts_max")
         _require(0 < self.live_share_min <= 1, "live_share_min is above 0, up to 1")
         _require(1 <= self.fragment_bytes <= 256 * MIB, "fragment_bytes is 1 to 256 MiB")
-        _require(self.groups_max >= 1, "groups_max is at least 1")
-        _require(self.compression in ("zstd", "snappy", "none"), "an unknown compression")
-        _require(self.attempts_max >= 1, "attempts_max is at least 1")
-        _require(0 <= self.interval_s <= LONGEST_S, "interval_s is 0 to a day")
-        _require(self.timeout_s > 0, "timeout_s is positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,9 +196,7 @@ class SweepOptions:
     sweep finds what this one left."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
-        _require(self.candidates_max >= 1, "candidates_max is at least 1")
-        _require(self.timeout_s > 0, "timeout_s is positive")
+        _check(self, "candidates_max")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,16 +226,12 @@ class ScrubOptions:
     """How long to go on when the store does not answer; then `Unavailable`."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
+        _check(self, "fragments_max", "bytes_max", "damages_max")
         _require(type(self.bodies) is bool, f"bodies is True or False, not {self.bodies!r}")
         _require(
             self.processes is None or 0 <= self.processes <= SCRUB_PROCESSES_MAX,
             f"processes is 0 to {SCRUB_PROCESSES_MAX}",
         )
-        _require(self.fragments_max >= 1, "fragments_max is at least 1")
-        _require(self.bytes_max >= 1, "bytes_max is at least 1")
-        _require(self.damages_max >= 1, "damages_max is at least 1")
-        _require(self.timeout_s > 0, "timeout_s is positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,13 +253,10 @@ class CopyOptions:
     copy, called again, goes on where this one stopped."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
-        _require(self.fragments_max >= 1, "fragments_max is at least 1")
-        _require(self.bytes_max >= 1, "bytes_max is at least 1")
+        _check(self, "fragments_max", "bytes_max")
         _require(
             0 < self.pin_expiry_s <= 365 * LONGEST_S, "pin_expiry_s is positive, at most a year"
         )
-        _require(self.timeout_s > 0, "timeout_s is positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,13 +273,10 @@ class Limits:
     """No fragment that was appended at or after this time."""
 
     def __post_init__(self) -> None:
-        _require_numbers(self)
-        for name in ("max_files", "max_bytes", "max_records"):
-            value = getattr(self, name)
-            _require(value is None or value >= 1, f"{name} is at least 1")
+        _check(self, "max_files", "max_bytes", "max_records")
 
 
-def _require_numbers(
+def _check(
     options: (
         WriterOptions
         | ReaderOptions
@@ -311,12 +287,21 @@ def _require_numbers(
         | CopyOptions
         | Limits
     ),
+    *at_least_1: str,
 ) -> None:
-    """Refuse text and the like where a number belongs, before it is compared with one."""
+    """The rules that several kinds of options share. Text instead of a number is refused first."""
     for field in fields(options):
-        value = getattr(options, field.name)
+        name, value = field.name, getattr(options, field.name)
         if str(field.type) in NUMBERS and type(value) not in NUMBERS[str(field.type)]:
-            raise _illegal(f"{field.name} is a number, not {value!r}")
+            raise _illegal(f"{name} is a number, not {value!r}")
+        if name in at_least_1:
+            _require(value is None or value >= 1, f"{name} is at least 1")
+        elif name == "timeout_s":
+            _require(value > 0, "timeout_s is positive")
+        elif name == "interval_s":
+            _require(0 <= value <= LONGEST_S, "interval_s is 0 to a day")
+        elif name == "compression":
+            _require(value in ("zstd", "snappy", "none"), "an unknown compression")
 
 
 def _require(holds: bool, rule: str) -> None:

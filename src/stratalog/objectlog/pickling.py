@@ -21,7 +21,7 @@ def located(url: StoreLike) -> StoreLike:
 
 
 def sendable(url: StoreLike) -> StoreLike:
-    """The same place, if another process can be told about it; otherwise ``Invalid``."""
+    """The same place, if it can be sent to another process; otherwise ``Invalid``."""
     if isinstance(url, str):
         return url
     try:

@@ -19,13 +19,13 @@ opened by URL or path can also be pickled: they are opened again where they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from stratalog import herd as aio_herd
 from stratalog import objectlog as aio
 from stratalog.blocking import loop_thread
-from stratalog.errors import Invalid, StratalogError
+from stratalog.errors import Invalid
 from stratalog.herd import DEFAULT_OPTIONS as DEFAULT_ROLL_UP
 from stratalog.herd import DEFAULT_READER, RolledUp, RollUpOptions
 from stratalog.indexset import EMPTY as NOTHING
@@ -36,23 +36,15 @@ from stratalog.objectlog import (
     Compacted,
     CompactOptions,
     ReaderOptions,
+    branch,
+    check,
+    collection,
+    erasure,
     sendable,
 )
-from stratalog.objectlog.branch import destroy as aio_destroy
-from stratalog.objectlog.check import repair as aio_repair
-from stratalog.objectlog.check import scrub as aio_scrub
-from stratalog.objectlog.check import verify as aio_verify
 from stratalog.objectlog.collection import DEFAULT_OPTIONS, OnRemoved
-from stratalog.objectlog.collection import sweep as aio_sweep
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS as DEFAULT_COMPACT
 from stratalog.objectlog.compaction import OnProgress as OnCompactProgress
-from stratalog.objectlog.erasure import Certificate, CertificateReport, Erasable
-from stratalog.objectlog.erasure import erase as aio_erase
-from stratalog.objectlog.erasure import finish_erasures as aio_finish_erasures
-from stratalog.objectlog.erasure import list_certificates as aio_list_certificates
-from stratalog.objectlog.erasure import load_certificate as aio_load_certificate
-from stratalog.objectlog.erasure import preview_erasure as aio_preview_erasure
-from stratalog.objectlog.erasure import verify_certificate as aio_verify_certificate
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
@@ -63,6 +55,8 @@ from stratalog.sync.derived import (
     blocking_as,
     blocking_function,
     calling,
+    constructing,
+    described_as,
     iterating,
     opening,
     passing,
@@ -74,12 +68,19 @@ RECORDS_AT_ONCE = 1024
 abort_fork = blocking_function(aio.abort_fork)
 copy_log = blocking_function(aio.copy_log)
 create_log = blocking_function(aio.create_log)
+destroy = blocking_function(branch.destroy)
 fork = blocking_function(aio.fork)
-sweep = blocking_function(aio_sweep)
-scrub = blocking_function(aio_scrub)
-repair = blocking_function(aio_repair)
-destroy = blocking_function(aio_destroy)
-verify = blocking_function(aio_verify)
+repair = blocking_function(check.repair)
+scrub = blocking_function(check.scrub)
+sweep = blocking_function(collection.sweep)
+verify = blocking_function(check.verify)
+
+erase = blocking_function(erasure.erase)
+finish_erasures = blocking_function(erasure.finish_erasures)
+list_certificates = blocking_function(erasure.list_certificates)
+load_certificate = blocking_function(erasure.load_certificate)
+preview_erasure = blocking_function(erasure.preview_erasure)
+verify_certificate = blocking_function(erasure.verify_certificate)
 
 
 class LogWriter(OpenedTwin[aio.LogWriter]):
@@ -149,11 +150,8 @@ class Cursor(Twin[aio.Cursor]):
 class CursorStore(Twin[aio.CursorStore]):
     """The cursors of one log."""
 
-    def __init__(
-        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> None:
-        twin = self._around(aio.CursorStore(url, writer=writer, runtime=runtime))
-        self._aio, self._thread = twin._aio, twin._thread
+    @constructing(aio.CursorStore)
+    def __init__(self) -> None: ...
 
     create = blocking_as(Cursor._around, aio.CursorStore.create)
     load = blocking_as(Cursor._around, aio.CursorStore.load)
@@ -187,11 +185,8 @@ class Pin(Twin[aio.Pin]):
 class PinStore(Twin[aio.PinStore]):
     """The pins of one log."""
 
-    def __init__(
-        self, url: StoreLike, *, owner: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> None:
-        twin = self._around(aio.PinStore(url, owner=owner, runtime=runtime))
-        self._aio, self._thread = twin._aio, twin._thread
+    @constructing(aio.PinStore)
+    def __init__(self) -> None: ...
 
     create = blocking_as(Pin._around, aio.PinStore.create)
     load = blocking_as(Pin._around, aio.PinStore.load)
@@ -208,11 +203,8 @@ class PinStore(Twin[aio.PinStore]):
 class PolicyStore(Twin[aio.PolicyStore]):
     """The policy of one log."""
 
-    def __init__(
-        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> None:
-        twin = self._around(aio.PolicyStore(url, writer=writer, runtime=runtime))
-        self._aio, self._thread = twin._aio, twin._thread
+    @constructing(aio.PolicyStore)
+    def __init__(self) -> None: ...
 
     load = blocking(aio.PolicyStore.load)
     set = blocking(aio.PolicyStore.set)
@@ -226,11 +218,8 @@ class PolicyStore(Twin[aio.PolicyStore]):
 class Sealer(Twin[aio.Sealer]):
     """Seals one log."""
 
-    def __init__(
-        self, url: StoreLike, *, writer: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> None:
-        twin = self._around(aio.Sealer(url, writer=writer, runtime=runtime))
-        self._aio, self._thread = twin._aio, twin._thread
+    @constructing(aio.Sealer)
+    def __init__(self) -> None: ...
 
     seal = blocking(aio.Sealer.seal)
     state = blocking(aio.Sealer.state)
@@ -250,11 +239,10 @@ class Collector(Twin[aio.Collector]):
         options: CollectorOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> None:
-        inner = _behind(log_writer)
-        twin = self._around(
-            aio.Collector(url, writer=writer, log_writer=inner, options=options, runtime=runtime)
+        self._aio = aio.Collector(
+            url, writer=writer, log_writer=_behind(log_writer), options=options, runtime=runtime
         )
-        self._aio, self._thread = twin._aio, twin._thread
+        self._thread = loop_thread()
 
     plan = blocking(aio.Collector.plan)
     preview = blocking(aio.Collector.preview)
@@ -310,20 +298,18 @@ class Herd(OpenedTwin[aio_herd.Herd]):
         return HerdLog._around(self._aio.log(name))
 
 
+@described_as(aio_herd.roll_up)
 def roll_up(
     herd: Herd,
     *,
     workers: Collection[str] | None = None,
     options: RollUpOptions = DEFAULT_ROLL_UP,
 ) -> RolledUp:
-    """Find the logs that have work to do. ``herd`` was opened with this worker's name as server.
-
-    With ``workers`` the dirty logs are divided among them; by default this one reads all.
-    """
     return herd._thread.run(lambda: aio_herd.roll_up(herd._aio, workers=workers, options=options))
 
 
 @renamed_parameters(through="log_writer")
+@described_as(aio.collect)
 def collect(
     url: StoreLike,
     *,
@@ -333,108 +319,12 @@ def collect(
     options: CollectorOptions = DEFAULT_OPTIONS,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Collected:
-    """Give back the space before the lowest cursor, or before ``cut_off`` if that is lower."""
     collector = Collector(url, log_writer=log_writer, options=options, runtime=runtime)
     return collector.collect(cut_off, on_progress)
 
 
-@renamed_parameters(doomed="offsets")
-def erase(
-    url: StoreLike,
-    offsets: IndexSet,
-    *,
-    despite_holders: bool = False,
-    query: str = "",
-    note: str = "",
-    on_progress: OnCompactProgress | None = None,
-    writer: str | None = None,
-    options: CompactOptions = DEFAULT_COMPACT,
-    runtime: Runtime = DEFAULT_RUNTIME,
-) -> Certificate | None:
-    """Take these records out of the log, delete the objects that had them, and certify it.
-
-    None if neither the log nor a pin has any of them. ``Conflict`` if pins, forks or the log that
-    this one was forked from hold some, unless ``despite_holders``: then the certificate names them
-    and says that the erasure is not complete. Of ``query`` only a hash is kept; ``note`` is kept as
-    it is. What an earlier erasure has left undone is done first.
-    """
-    return loop_thread().run(
-        lambda: aio_erase(
-            url,
-            offsets,
-            despite_holders=despite_holders,
-            query=query,
-            note=note,
-            on_progress=on_progress,
-            writer=writer,
-            options=options,
-            runtime=runtime,
-        )
-    )
-
-
-@renamed_parameters(doomed="offsets")
-def preview_erasure(
-    url: StoreLike, offsets: IndexSet, *, runtime: Runtime = DEFAULT_RUNTIME
-) -> Erasable:
-    """What ``erase`` would take out now, and who stands in its way.
-
-    Read-only, except that expired pins are released.
-    """
-    return loop_thread().run(lambda: aio_preview_erasure(url, offsets, runtime=runtime))
-
-
-def finish_erasures(
-    url: StoreLike,
-    *,
-    on_progress: OnCompactProgress | None = None,
-    writer: str | None = None,
-    options: CompactOptions = DEFAULT_COMPACT,
-    runtime: Runtime = DEFAULT_RUNTIME,
-) -> list[Certificate]:
-    """Finish the erasures that were cut short, and look again at those that were not complete.
-
-    Gives their certificates as they are now.
-    """
-    return loop_thread().run(
-        lambda: aio_finish_erasures(
-            url, on_progress=on_progress, writer=writer, options=options, runtime=runtime
-        )
-    )
-
-
-def list_certificates(
-    url: StoreLike, *, on_damage: Callable[[StratalogError], None] | None = None
-) -> list[Certificate]:
-    """All certificates of a log, oldest first.
-
-    One that cannot be read is raised, or told if somebody wants to hear of it, and passed over.
-    """
-    return loop_thread().run(lambda: aio_list_certificates(url, on_damage=on_damage))
-
-
-def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
-    """The certificate of this id. ``NotFound`` if the log has none."""
-    return loop_thread().run(lambda: aio_load_certificate(url, certificate_id))
-
-
-def verify_certificate(
-    certificate: Certificate,
-    url: StoreLike | None = None,
-    *,
-    query: str | None = None,
-    runtime: Runtime = DEFAULT_RUNTIME,
-) -> CertificateReport:
-    """Check a certificate, and with ``url`` the log that it is about.
-
-    With ``query`` also whether it is about the records that this query chooses.
-    """
-    return loop_thread().run(
-        lambda: aio_verify_certificate(certificate, url, query=query, runtime=runtime)
-    )
-
-
 @renamed_parameters(pressing="must_drop", through="log_writer")
+@described_as(aio.compact)
 def compact(
     url: StoreLike,
     live: IndexSet,
@@ -447,13 +337,6 @@ def compact(
     options: CompactOptions = DEFAULT_COMPACT,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Compacted:
-    """Drop what is not ``live`` among the records before offset ``up_to``.
-
-    ``up_to`` is at most the tail. Offsets stay what they are. Records in fragments that are mostly
-    alive stay until more of their neighbours die (``live_share_min``), but for those of
-    ``must_drop``, which go at once. The newest fragment stays as it is. ``Conflict`` if the log is
-    collected or compacted by others again and again.
-    """
     return loop_thread().run(
         lambda: aio.compact(
             url,

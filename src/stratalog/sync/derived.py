@@ -9,6 +9,9 @@ are carried over for the type checker and for ``help``, so a twin cannot drift f
     manifest = passing(aio.LogWriter.manifest)    a property: the same
     holds = calling(aio.Cursor.holds)             a plain method: the same
     open = opening(aio.LogReader.open)            ``open``: gives the twin
+
+    @constructing(aio.CursorStore)                the same constructor
+    def __init__(self) -> None: ...
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from typing import (
 
 from stratalog.blocking import LoopThread, Pull, loop_thread
 from stratalog.objectlog import Closeable, Opening, located, unsendable
+from stratalog.renamed import RENAMED
 
 A = TypeVar("A")
 C = TypeVar("C", bound=Closeable)
@@ -106,6 +110,36 @@ def blocking_function(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
     return _described(call, function)
 
 
+def described_as(original: Callable[..., object]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Give a function, whose parameters are twins of the original's, the original's words."""
+
+    def describe(function: Callable[P, T]) -> Callable[P, T]:
+        function.__doc__ = original.__doc__
+        return function
+
+    return describe
+
+
+def constructing(
+    make: Callable[P, A],
+) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Twin[A], P], None]]:
+    """Make the async object with the same arguments."""
+    signature = inspect.signature(make)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [own, *signature.parameters.values()]
+
+    def decorate(declared: Callable[[Any], None]) -> Callable[Concatenate[Twin[A], P], None]:
+        def construct(self: Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> None:
+            self._aio = make(*args, **kwargs)
+            self._thread = loop_thread()
+
+        functools.update_wrapper(construct, declared)
+        cast(Any, construct).__signature__ = signature.replace(parameters=parameters)
+        return construct
+
+    return decorate
+
+
 def submitting(
     method: Callable[Concatenate[A, P], Awaitable[T]],
 ) -> Callable[Concatenate[Twin[A], P], Future[T]]:
@@ -170,11 +204,13 @@ class opening(Generic[P, C]):  # noqa: N801 - reads as the functions beside it
 
     def __get__(self, twin: W | None, owner: type[W]) -> Callable[P, W]:
         original, signature = self._original, self._signature
+        new_names: dict[str, str] = getattr(original, RENAMED, {})
 
         def call(*args: P.args, **kwargs: P.kwargs) -> W:
             aio = loop_thread().run(lambda: original(*args, **kwargs))
             opened = owner._around(aio)
-            arguments = signature.bind(*args, **kwargs).arguments
+            named = {new_names.get(name, name): value for name, value in kwargs.items()}
+            arguments = signature.bind(*args, **named).arguments
             opened._opened_with = {**arguments, "url": located(arguments["url"])}
             return opened
 

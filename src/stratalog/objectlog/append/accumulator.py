@@ -1,4 +1,4 @@
-"""What waits to be written: submissions in call order, within bounds.
+"""What waits to be written: submissions in call order, within bounds. Back pressure begins here.
 
 A submission is one `append` or one `append_many`: its records stay together. It is settled once,
 through its future. A caller that was cancelled has merely stopped looking at that future.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, takewhile
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,31 @@ from stratalog.errors import StratalogError
 from stratalog.objectlog.stored import LogPosition, Span
 
 Result = LogPosition | Span
+
+
+class UnwatchedFuture(asyncio.Future[Result]):
+    """The future of a `submit`, whose caller may never look at it. A failure must be noticed."""
+
+    seen = False
+    """Whether somebody has looked at the failure."""
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        self.seen = True
+        return super().__await__()
+
+    def fail(self, error: StratalogError) -> None:
+        self.set_exception(error)
+        self.__class__ = _FailedFuture  # Only failures are watched: successes stay as fast as any.
+
+
+class _FailedFuture(UnwatchedFuture):
+    def result(self) -> Result:
+        self.seen = True
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        self.seen = True
+        return super().exception()
 
 
 class Submission(msgspec.Struct, eq=False, gc=False):
@@ -28,7 +54,6 @@ class Submission(msgspec.Struct, eq=False, gc=False):
     future: asyncio.Future[Result]
     called_s: float
     one: bool
-    watched: bool
     expected_offset: int | None
 
     def succeed(self, first_offset: int, timestamp_us: int) -> None:
@@ -39,21 +64,17 @@ class Submission(msgspec.Struct, eq=False, gc=False):
     def fail(self, error: StratalogError) -> None:
         if self.future.done():
             return
-        self.future.set_exception(error.copy())
-
-    def take_unseen_failure(self) -> StratalogError | None:
-        """The failure, if nobody has looked at the future yet. From now on it counts as seen."""
-        if self.future.cancelled() or not self.future._log_traceback:
-            return None
-        error = self.future.exception()
-        return error.copy() if isinstance(error, StratalogError) else None
+        if isinstance(self.future, UnwatchedFuture):
+            self.future.fail(error.copy())
+        else:
+            self.future.set_exception(error.copy())
 
 
 _bodies_of = attrgetter("bodies")
 
 
 class Accumulator:
-    """The queue, and those who wait for room in it."""
+    """The queue, and the line of callers that wait for room in it."""
 
     def __init__(self, bytes_max: int, records_max: int) -> None:
         self._bytes_max = bytes_max
@@ -64,9 +85,15 @@ class Accumulator:
         self._conditional = 0
         self.bytes = 0
         self.records = 0
+        self.refusal: StratalogError | None = None
+        """Why nothing more may enter."""
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def check_open(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal.copy()
 
     def has_room(self) -> bool:
         """Whether one more submission may enter, of whatever size."""
@@ -90,7 +117,7 @@ class Accumulator:
             await turn
         finally:
             if turn.done() and not turn.cancelled():
-                # Whatever its owner makes of this turn: afterwards it is the next one's.
+                # Whatever its owner did with this turn, the next one follows.
                 loop.call_soon(self._end_turn)
 
     def push(self, submission: Submission) -> None:
@@ -169,8 +196,9 @@ class Accumulator:
             self._give_turn()
         return submission
 
-    def drain(self) -> list[Submission]:
-        """Take everything out, and let those who wait for room find that the writer stopped."""
+    def stop(self, refusal: StratalogError) -> list[Submission]:
+        """Take everything out, and let nothing more in. Callers that wait for room are woken."""
+        self.refusal = refusal
         everything = list(self._waiting)
         self._waiting.clear()
         self.bytes = self.records = self._conditional = 0

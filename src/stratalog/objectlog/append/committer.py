@@ -3,15 +3,15 @@
 A committer holds the newest manifest it knows and its etag. ``commit`` links fragments under it
 with one conditional put, and settles the outcome before it returns:
 
-    Linked           they are in the log
-    TailMoved        another writer's records are there: they are not in the log and never will be
-    EpochMoved       a sweep began since their upload: they may be gone, upload them again
+    LINKED           they are in the log
+    TAIL_MOVED       another writer's records are there: they are not in the log and never will be
+    EPOCH_MOVED      a sweep began since their upload: they may be gone, upload them again
     raises Sealed    the log takes no more records
     raises Unknown   the store did not answer in time
 
 When only the past changed (a collection, say), it rebases on what is stored and goes on.
 
-Roll-ups run beside it (``roller.py``) and never add a round trip. Only a root that would outgrow
+Folds run beside it (``fold_task.py``) and never add a round trip. Only a root that would outgrow
 its bound waits for them.
 """
 
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Unknown
-from stratalog.objectlog.append.fold_task import Roller
+from stratalog.objectlog.append.fold_task import FoldTask
 from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored import (
@@ -51,15 +51,15 @@ from stratalog.runtime import Runtime
 from stratalog.store import Blob, Landed, Overtaken, Patience, PatientStore, Store, swap
 
 ROOT_BYTES_MAX = 32_000
-# Who wins so often, and for so long, lets others have a turn. Not more often: a fast store would
-# otherwise be idle for a tenth of the time.
+# A writer that wins so often, and for so long, lets others have a turn. Not more often: a fast
+# store would otherwise be idle for a tenth of the time.
 WINS_IN_A_ROW_MAX = 32
 WINNING_S_MIN = 0.5
 ROOM_S_MAX = 2.0
 SNAPSHOT_CACHE_BYTES = 512 * 1024
 
 
-class Outcome(enum.Enum):
+class CommitOutcome(enum.Enum):
     """What became of a commit."""
 
     LINKED = "linked"
@@ -100,12 +100,12 @@ class Committer:
         self._wins_in_a_row = 0
         self._winning_since_s = 0.0
         self._round_trip_s = self.put_s = 0.0
-        self._roller = Roller(store, self._tree, writer, options, runtime, counters)
+        self._fold_task = FoldTask(store, self._tree, writer, options, runtime, counters)
         self._turn = asyncio.Lock()
         self.manifest = manifest
         self.names = UploadNames(runtime)
 
-    async def commit(self, uploads: Sequence[Upload]) -> Outcome:
+    async def commit(self, uploads: Sequence[Upload]) -> CommitOutcome:
         """Link these fragments, in order, all or none."""
         async with self._turn:
             return await self._commit(uploads)
@@ -134,19 +134,19 @@ class Committer:
             self.manifest, self._etag = changed, settled.etag
             return True
 
-    async def _commit(self, uploads: Sequence[Upload]) -> Outcome:
+    async def _commit(self, uploads: Sequence[Upload]) -> CommitOutcome:
         fragments = [upload.fragment for upload in uploads]
         await self._leave_room()
         while True:
             if self.manifest.seal is not None:
                 raise sealed(self.manifest)
             if any(upload.sweep_epoch != self.manifest.sweep_epoch for upload in uploads):
-                return Outcome.EPOCH_MOVED
-            candidate, data, rollups = await self._candidate(fragments)
+                return CommitOutcome.EPOCH_MOVED
+            candidate, data, folds = await self._candidate(fragments)
             outcome = await self._put(candidate, data, fragments)
-            if outcome is Outcome.LINKED:
-                self._roller.forget(rollups)
-                self._roller.consider(self.manifest, self.names)
+            if outcome is CommitOutcome.LINKED:
+                self._fold_task.forget(folds)
+                self._fold_task.consider(self.manifest, self.names)
             if outcome is not None:
                 return outcome
             self._counters.rebases += 1
@@ -164,12 +164,12 @@ class Committer:
         self._wins_in_a_row = 0
 
     async def close(self) -> None:
-        """Stop the roll-up. What it stored and nobody linked is left to the sweep."""
-        await self._roller.close()
+        """Stop the fold. The sweep deletes what it stored and did not link."""
+        await self._fold_task.close()
 
     async def _put(
         self, candidate: Manifest, data: bytes, fragments: Sequence[Fragment]
-    ) -> Outcome | None:
+    ) -> CommitOutcome | None:
         """One conditional put, settled. None: only the past changed, so try again on top of it."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
@@ -202,11 +202,11 @@ class Committer:
         self._etag = settled.etag
         self.manifest = candidate if settled.newer is None else decode_manifest(settled.newer.data)
         self._wins_in_a_row = self._wins_in_a_row + 1 if settled.newer is None else 0
-        return Outcome.LINKED
+        return CommitOutcome.LINKED
 
     async def _after_refusal(
         self, refusal: Overtaken, fragments: Sequence[Fragment]
-    ) -> Outcome | None:
+    ) -> CommitOutcome | None:
         current = refusal.current
         if current is None:
             gone = NotFound if refusal.answered else Unknown
@@ -223,23 +223,25 @@ class Committer:
         past_only = only_the_past_changed(self.manifest, stored)
         self.manifest, self._etag = stored, current.etag
         if verdict is Verdict.HAPPENED:
-            return Outcome.LINKED
-        return None if past_only else Outcome.TAIL_MOVED
+            return CommitOutcome.LINKED
+        return None if past_only else CommitOutcome.TAIL_MOVED
 
     async def _candidate(self, fragments: Sequence[Fragment]) -> tuple[Manifest, bytes, int]:
-        """The next manifest, its bytes, and how many roll-ups it links.
+        """The next manifest, its bytes, and how many folds it links.
 
-        A root that would be too large waits for roll-ups, as long as these make progress.
+        A root that would be too large waits for folds, as long as these make progress.
         """
         while True:
-            base, rollups = self._roller.apply(self.manifest)
+            base, folds = self._fold_task.apply(self.manifest)
             write_id = self._runtime.new_id()
             manifest = link(base, fragments, self.names.incarnation, self._writer, write_id)
             data = manifest.to_json()
-            if len(data) <= ROOT_BYTES_MAX or not self._roller.consider(self.manifest, self.names):
-                return manifest, data, rollups
-            if not await self._roller.wait(rollups):
-                return manifest, data, rollups
+            if len(data) <= ROOT_BYTES_MAX or not self._fold_task.consider(
+                self.manifest, self.names
+            ):
+                return manifest, data, folds
+            if not await self._fold_task.wait(folds):
+                return manifest, data, folds
 
     async def _leave_room(self) -> None:
         """After many wins in a row, leave the time in which another can read, upload and put.

@@ -1,4 +1,4 @@
-"""Bringing a log into being: one conditional put, on a store that has shown to keep its word."""
+"""Creating a log: one conditional put, on a store that passed its probes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def create_log(
 ) -> None:
     """Create an empty log. ``Exists`` if there is one, unless ``exist_ok``.
 
-    Its first record gets ``first_offset``: a log that takes over where another one ends. ``name``
-    is kept with it, for those who meet it without knowing what it is called.
+    Its first record gets ``first_offset``, for a log that takes over where another one ends.
+    ``name`` is stored with it, so that a log met by its path alone can be recognised.
     The store is probed first, once per process: a store that ignores conditions is refused.
     """
     check_offset(first_offset)

@@ -1,4 +1,4 @@
-"""Roll-ups in the background: stored beside the commits, linked by a commit that happens anyway.
+"""Folding in the background: stored beside the commits, linked by a commit that happens anyway.
 
 One is under way at a time. Those that are stored wait in ``ready``, in the order in which they
 were planned, and each is planned on top of the ones before it. A commit applies them in that order
@@ -30,7 +30,7 @@ from stratalog.store import Patience, Store, put_once
 log = logging.getLogger(__name__)
 
 
-class Roller:
+class FoldTask:
     """Moves old entries of one log into snapshots."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Roller:
         return len(self._ready) > known
 
     async def close(self) -> None:
-        """Stop. What was stored and nobody linked is left to the sweep."""
+        """Stop. The sweep deletes what was stored and not linked."""
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)

@@ -44,7 +44,7 @@ class Pace:
         self._answered, self._answered_s = callers, now_s
 
     def returned(self, now_s: float, *, with_more: bool) -> None:
-        """They have been. Who did not come back at once with more to append tells nothing."""
+        """They were answered. Callers that did not return at once with more are not measured."""
         if self._answered and with_more:
             took_s = (now_s - self._answered_s) / self._answered
             self._caller_s += (took_s - self._caller_s) * _WEIGHT

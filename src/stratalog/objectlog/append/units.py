@@ -7,10 +7,12 @@ several fragments.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from stratalog.errors import StratalogError
+from stratalog.invariants import invariant
 from stratalog.objectlog.append.accumulator import Submission
 from stratalog.objectlog.append.committer import Upload
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES
@@ -48,8 +50,8 @@ class Draft:
 class Unit:
     """Drafts that are linked together, and the submissions whose records they hold.
 
-    The ``first`` half of those who move in step has left the others waiting until it is uploaded.
-    Each one after it, as long as there are two, is a ``second`` half.
+    Of callers that move in step, the ``first`` half leaves the others waiting until it is uploaded.
+    Each unit after it, as long as there are two halves, is a ``second`` half.
     """
 
     __slots__ = ("drafts", "error", "half", "ready", "submissions", "task", "timestamp_us")
@@ -83,8 +85,70 @@ class Unit:
         return [draft.upload for draft in self.drafts if draft.upload is not None]
 
 
+class UnitsUnderWay:
+    """The units of one writer that are uploaded or linked, in the order of their offsets."""
+
+    def __init__(self) -> None:
+        self._units: deque[Unit] = deque()
+        self.linking: list[Unit] = []
+        """The first of them, for which a manifest is being put."""
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    @property
+    def first(self) -> Unit | None:
+        return self._units[0] if self._units else None
+
+    @property
+    def last(self) -> Unit | None:
+        return self._units[-1] if self._units else None
+
+    @property
+    def fragments(self) -> int:
+        return sum(len(unit.drafts) for unit in self._units)
+
+    @property
+    def submissions(self) -> int:
+        return sum(len(unit.submissions) for unit in self._units)
+
+    @property
+    def unlinked(self) -> int:
+        """How many of them no manifest is being put for."""
+        return len(self._units) - len(self.linking)
+
+    def add(self, unit: Unit) -> None:
+        self._units.append(unit)
+
+    def ready(self, fragments_max: int) -> list[Unit]:
+        """The first ones that are ready to be linked, as many as one manifest may link."""
+        group: list[Unit] = []
+        fragments = 0
+        for unit in self._units:
+            fragments += len(unit.drafts)
+            if not unit.ready or (group and fragments > fragments_max):
+                break
+            group.append(unit)
+        return group
+
+    def take(self, group: Iterable[Unit]) -> list[Submission]:
+        """Remove units from the front; gives their submissions."""
+        submissions: list[Submission] = []
+        for unit in group:
+            invariant(self._units.popleft() is unit, "units settle in order")
+            submissions.extend(unit.submissions)
+        return submissions
+
+    def take_linking(self) -> list[Submission]:
+        return self.take([unit for unit in self.linking if unit in self._units])
+
+    def take_all(self) -> list[Unit]:
+        units, self._units = self._units, deque()
+        return list(units)
+
+
 def fragments_for(size: int, fragment_bytes: int) -> int:
-    """How many fragments so many bytes fill. What is less than a quarter of one goes along."""
+    """How many fragments so many bytes fill. A rest below a quarter of one joins the last."""
     return max(1, -(-(size - fragment_bytes // 4) // fragment_bytes))
 
 

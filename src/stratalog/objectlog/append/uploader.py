@@ -16,9 +16,9 @@ from stratalog.store import Patience, Store, put_made_once, put_once
 
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
 
-Beside = Callable[[int, int], Awaitable[None]]
-"""What else must be durable before a fragment may be linked. It is told the offset after the
-fragment's last record, and the sweep epoch in which its upload began."""
+BeforeLink = Callable[[int, int], Awaitable[None]]
+"""What must be done before a fragment is linked. It is called while the fragment is stored, with
+the offset after its last record and the sweep epoch in which its upload began."""
 
 
 class Uploader:
@@ -31,10 +31,10 @@ class Uploader:
         options: WriterOptions,
         runtime: Runtime,
         counters: WriterCounters,
-        beside: Beside | None = None,
+        before_link: BeforeLink | None = None,
     ) -> None:
         self._store = store
-        self._beside = beside
+        self._before_link = before_link
         self._committer = committer
         self._options = options
         self._runtime = runtime
@@ -44,11 +44,11 @@ class Uploader:
         """Store a draft. It may be linked only in the epoch in which this began."""
         names, epoch = self._committer.names, self._committer.manifest.sweep_epoch
         storing = self._store_draft(draft, timestamp_us, names)
-        if self._beside is None:
+        if self._before_link is None:
             path = await storing
         else:
             end = draft.first_offset + len(draft.bodies)
-            path = await _both(storing, self._beside(end, epoch))
+            path = await _both(storing, self._before_link(end, epoch))
         assert draft.encoded is not None
         draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
 
@@ -82,11 +82,11 @@ class Uploader:
         return path
 
 
-async def _both(storing: Coroutine[Any, Any, str], beside: Awaitable[None]) -> str:
-    """Both at the same time. If what is beside fails, it is as if the upload had."""
+async def _both(storing: Coroutine[Any, Any, str], before_link: Awaitable[None]) -> str:
+    """Both at the same time. If the other one fails, so does the upload."""
     stored = asyncio.ensure_future(storing)
     try:
-        await beside
+        await before_link
     except BaseException:
         stored.cancel()
         await asyncio.gather(stored, return_exceptions=True)

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from threading import get_ident
 from typing import NoReturn, cast
 
-from stratalog.errors import Closed, Full, Invalid
+from stratalog.errors import Full, Invalid
 from stratalog.meter import Timing
-from stratalog.objectlog.append.accumulator import Accumulator, Result, Submission
+from stratalog.objectlog.append.accumulator import Accumulator
 from stratalog.objectlog.append.committer import Committer
 from stratalog.objectlog.append.create import load_or_create
 from stratalog.objectlog.append.sender import Sender
-from stratalog.objectlog.append.uploader import Beside
+from stratalog.objectlog.append.uploader import BeforeLink
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
@@ -30,11 +29,11 @@ from stratalog.objectlog.stored import (
     LogPosition,
     Manifest,
     Span,
-    check_offset,
     load_manifest,
     writer_label,
 )
 from stratalog.objectlog.tree import Change
+from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import CountedStore, PatientStore, StoreLike, open_store
 
@@ -54,7 +53,7 @@ class LogWriter:
         writer: str,
         options: WriterOptions,
         runtime: Runtime,
-        beside: Beside | None = None,
+        before_link: BeforeLink | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._opened_s = self._loop.time()
@@ -73,26 +72,26 @@ class LogWriter:
             counters=self._counters,
         )
         self._sender = Sender(
-            store, self._committer, self._accumulator, options, runtime, self._counters, beside
+            store, self._committer, self._accumulator, options, runtime, self._counters, before_link
         )
-        self._closed = False
 
     @classmethod
+    @renamed_parameters(beside="before_link")
     def open(
         cls,
         url: StoreLike,
         *,
         writer: str | None = None,
         create: bool = False,
-        beside: Beside | None = None,
+        before_link: BeforeLink | None = None,
         options: WriterOptions = DEFAULT_OPTIONS,
         runtime: Runtime = DEFAULT_RUNTIME,
     ) -> Opening[LogWriter]:
         """Open a log for appending, with one read. ``NotFound`` if there is none, or ``create`` it.
 
         ``writer`` is a name for people, stored in the manifest. Any number of writers may be open;
-        at most one of them wins each position. ``beside`` is awaited for each fragment while it is
-        stored, and the fragment is linked only if that succeeds.
+        at most one of them wins each position. ``before_link`` is awaited for each fragment while
+        it is stored, and the fragment is linked only if that succeeds.
         """
 
         async def start() -> LogWriter:
@@ -104,7 +103,7 @@ class LogWriter:
             else:
                 manifest, etag = await load_manifest(patient)
             manifest.check_writable()
-            return cls(store, manifest, etag, label, options, runtime, beside)
+            return cls(store, manifest, etag, label, options, runtime, before_link)
 
         return Opening(start)
 
@@ -121,7 +120,7 @@ class LogWriter:
         if self._accumulator.crowded:
             await self._room()
         size = len(record) + RECORD_OVERHEAD_BYTES
-        future = self._enqueue((record,), size, True, True, expected_offset)
+        future = self._sender.submit((record,), size, True, True, expected_offset)
         return await future  # type: ignore[return-value]
 
     async def append_many(
@@ -150,7 +149,8 @@ class LogWriter:
             )
         if self._accumulator.crowded:
             await self._room()
-        return cast(Span, await self._enqueue(records, size, False, True, expected_offset))
+        future = self._sender.submit(records, size, False, True, expected_offset)
+        return cast(Span, await future)
 
     def submit(self, body: Body, *, expected_offset: int | None = None) -> Awaitable[LogPosition]:
         """Append without waiting: gives a future. Records keep the order of the calls.
@@ -162,23 +162,22 @@ class LogWriter:
         if not self._accumulator.has_room():
             raise self._full()
         size = len(record) + RECORD_OVERHEAD_BYTES
-        return cast(
-            Awaitable[LogPosition], self._enqueue((record,), size, True, False, expected_offset)
-        )
+        future = self._sender.submit((record,), size, True, False, expected_offset)
+        return cast(Awaitable[LogPosition], future)
 
     async def drain(self) -> None:
         """Wait until the queue has room for one more record."""
-        self._check_loop()
-        self._check_open()
+        self._sender.check_loop()
+        self._accumulator.check_open()
         await self._accumulator.wait_for_room()
-        self._check_open()
+        self._accumulator.check_open()
 
     async def flush(self) -> None:
         """Wait until everything submitted so far is settled.
 
         Raises the first failure of a ``submit`` whose future nobody has looked at.
         """
-        self._check_loop()
+        self._sender.check_loop()
         await self._sender.wait_until_settled()
         self._raise_unseen_failure()
 
@@ -187,9 +186,7 @@ class LogWriter:
 
         Raises the first failure of a ``submit`` whose future nobody has looked at.
         """
-        self._check_loop()
-        self._closed = True
-        await self._sender.wait_until_idle()
+        self._sender.check_loop()
         await self._sender.close()
         await self._committer.close()
         self._raise_unseen_failure()
@@ -197,11 +194,11 @@ class LogWriter:
     async def amend(self, change: Change) -> bool:
         """Let this writer put a change of the past, in turn with its own manifests.
 
-        For collectors and the like that run beside it: what they would put on their own would
-        cost it a lost put. False if the change is not in the manifest afterwards.
+        Collectors and the like use it, because a put of their own would cost this writer a lost
+        one. False if the change is not in the manifest afterwards.
         """
-        self._check_loop()
-        self._check_open()
+        self._sender.check_loop()
+        self._accumulator.check_open()
         return await self._committer.amend(change)
 
     def _raise_unseen_failure(self) -> None:
@@ -229,29 +226,6 @@ class LogWriter:
         """Counters and latencies since the writer was opened, and its requests by class."""
         return summarise(self._counters, self._usage, self._loop.time() - self._opened_s)
 
-    def _enqueue(
-        self,
-        records: tuple[bytes, ...] | list[bytes],
-        size: int,
-        one: bool,
-        watched: bool,
-        expected_offset: int | None,
-    ) -> asyncio.Future[Result]:
-        sender, loop = self._sender, self._loop
-        if self._closed or sender.stopped is not None:
-            self._check_open()
-        if expected_offset is not None:
-            check_offset(expected_offset)
-        if sender.turn != get_ident() or not loop.is_running():
-            # Only the first caller of a turn: to ask for the running loop takes a system call.
-            self._check_loop()
-            sender.wake()
-        future: asyncio.Future[Result] = loop.create_future()
-        self._accumulator.push(
-            Submission(records, size, future, sender.woken_s, one, watched, expected_offset)
-        )
-        return future
-
     def _checked(self, body: Body) -> bytes:
         if type(body) is bytes and len(body) <= self._record_bytes_max:
             return body
@@ -270,21 +244,8 @@ class LogWriter:
             )
         return bytes(body)
 
-    def _check_open(self) -> None:
-        if self._sender.stopped is not None:
-            raise self._sender.stopped.copy()
-        if self._closed:
-            raise Closed("this writer is closed")
-
-    def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise Invalid(
-                "this writer belongs to another event loop",
-                hint="Open one in each loop, or use stratalog.sync from threads.",
-            )
-
     async def _room(self) -> None:
-        self._check_open()
+        self._accumulator.check_open()
         if self._options.when_full == "raise":
             raise self._full()
         await self._accumulator.wait_for_room()

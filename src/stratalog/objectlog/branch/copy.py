@@ -21,17 +21,14 @@ is what the source knows of its writers.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
 
 import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, Trimmed
-from stratalog.objectlog.append import Committer, Outcome, Upload
+from stratalog.objectlog.append import CommitOutcome, Committer, Upload
 from stratalog.objectlog.branch.copy_source import CopySource
 from stratalog.objectlog.options import CopyOptions, WriterOptions
 from stratalog.objectlog.stats import WriterCounters
@@ -48,6 +45,7 @@ from stratalog.objectlog.stored import (
     load_any_manifest,
     writer_label,
 )
+from stratalog.ordered import OrderedTasks
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
 from stratalog.store import Patience, PatientStore, StoreLike, create, open_store, probe, put_once
@@ -232,29 +230,19 @@ class _Copy:
     async def _copy_rest(self, committer: Committer, source: Manifest, note: CopyNote) -> None:
         """Step three: a bounded number of fragments under way, the oldest of them linked."""
         start, seq_no = committer.manifest.tail.offset, committer.manifest.next_seq_no
-        under_way: deque[tuple[int, asyncio.Task[Upload]]] = deque()
-        try:
-            walk = self._source.walk(source, start, note.limit)
-            async with aclosing(walk) as fragments:
-                async for fragment in fragments:
-                    while under_way and self._is_full(under_way, fragment.num_bytes):
-                        await self._link_some(committer, under_way, note)
-                    copied = self._copied(committer, fragment, start, note.limit, seq_no)
-                    under_way.append((fragment.num_bytes, asyncio.ensure_future(copied)))
-                    seq_no += 1
-            while under_way:
-                await self._link_some(committer, under_way, note)
-        finally:
-            tasks = [task for _, task in under_way]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _is_full(self, under_way: deque[tuple[int, asyncio.Task[Upload]]], more: int) -> bool:
-        size = sum(size for size, _ in under_way)
-        return (
-            len(under_way) >= self._options.fragments_max or size + more > self._options.bytes_max
-        )
+        walk = self._source.walk(source, start, note.limit)
+        async with (
+            aclosing(walk) as fragments,
+            OrderedTasks[Upload](self._options.fragments_max, self._options.bytes_max) as ahead,
+        ):
+            async for fragment in fragments:
+                while not ahead.has_room(fragment.num_bytes):
+                    await self._link_some(committer, ahead, note)
+                copied = self._copied(committer, fragment, start, note.limit, seq_no)
+                ahead.start(copied, fragment.num_bytes)
+                seq_no += 1
+            while ahead:
+                await self._link_some(committer, ahead, note)
 
     async def _copied(
         self, committer: Committer, fragment: Fragment, start: int, limit: int, seq_no: int
@@ -270,20 +258,16 @@ class _Copy:
         return Upload(stored, epoch)
 
     async def _link_some(
-        self,
-        committer: Committer,
-        under_way: deque[tuple[int, asyncio.Task[Upload]]],
-        note: CopyNote,
+        self, committer: Committer, ahead: OrderedTasks[Upload], note: CopyNote
     ) -> None:
         """Wait for the oldest and link them with one manifest, while the others go on."""
-        group = list(islice(under_way, self._linking.manifest_fragments_max))
-        uploads = [await task for _, task in group]
+        count = min(len(ahead), self._linking.manifest_fragments_max)
+        uploads = [await ahead.take() for _ in range(count)]
         outcome = await committer.commit(uploads)
         tail = committer.manifest.tail.offset
-        if outcome is not Outcome.LINKED or tail != uploads[-1].fragment.limit.offset:
+        if outcome is not CommitOutcome.LINKED or tail != uploads[-1].fragment.limit.offset:
             raise _Again
         for upload in uploads:
-            under_way.popleft()
             self._fragments += 1
             self._num_bytes += upload.fragment.num_bytes
         if self._on_progress is not None:

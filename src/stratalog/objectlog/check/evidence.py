@@ -10,7 +10,6 @@ a sum of 256 bits distinguishes them.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from stratalog.objectlog.stored import (
     sum_of_records,
 )
 from stratalog.objectlog.tree import Tree, Window
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import Store
@@ -52,18 +52,17 @@ async def children_of(
 ) -> tuple[Fragment, ...]:
     """The fragments below a node that cannot be read, proven; or ``Unproven``."""
     before, after = await _neighbours(tree, manifest, pointer)
-    room = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def read(path: str, seq_no: int) -> Fragment | None:
-        async with room:
-            try:
-                data = (await store.get(path)).data
-            except NotFound:
-                return None
-            return await runtime.compute(lambda: entry_of(path, seq_no, data))
+    async def read(row: tuple[str, int]) -> Fragment | None:
+        path, seq_no = row
+        try:
+            data = (await store.get(path)).data
+        except NotFound:
+            return None
+        return await runtime.compute(lambda: entry_of(path, seq_no, data))
 
     listed = [row async for row in _listed(store, before, after)]
-    found = await asyncio.gather(*(read(path, seq_no) for path, seq_no in listed))
+    found = await gather_bounded(read, listed, READS_AT_ONCE)
     candidates = [
         each
         for each in found

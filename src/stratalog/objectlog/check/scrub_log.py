@@ -285,7 +285,7 @@ class _Scrub:
             async with aclosing(walk.fragments(manifest, low, limit)) as fragments:
                 async for fragment in fragments:
                     await line.add(fragment, walk.snapshots)
-                    while done := line.take():
+                    while done := await line.take():
                         await self._settle(done, examiner)
                     stopped = len(self._found) - known >= self._options.damages_max
                     if stopped:

@@ -8,7 +8,6 @@ that has the names of a stage to upload under.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from stratalog.objectlog.holds import Stage
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.stored import Fragment, UploadNames
 from stratalog.objectlog.tree import Survivors, Tree, joined, survivors_of
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import Patience, Store, get_then, put_once
@@ -78,25 +78,18 @@ class Rewriter:
     async def rewrite(
         self, groups: Sequence[Group], names: UploadNames, on_progress: OnProgress | None = None
     ) -> list[Replaced]:
-        room = asyncio.Semaphore(self._options.groups_max)
         done, whole = 0, sum(len(each.fragments) for each in groups)
 
         async def one(each: Group) -> list[Replaced]:
             nonlocal done
-            async with room:
-                found = await self._rewritten(each, names)
+            found = await self._rewritten(each, names)
             done += len(each.fragments)
             if on_progress is not None:
                 on_progress(done, whole)
             return found
 
-        tasks = [asyncio.ensure_future(one(each)) for each in groups]
-        try:
-            return [each for found in await asyncio.gather(*tasks) for each in found]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        rewritten = await gather_bounded(one, groups, self._options.groups_max)
+        return [each for found in rewritten for each in found]
 
     async def _rewritten(self, whole: Group, names: UploadNames) -> list[Replaced]:
         """Read neighbours, hash what goes, and store what lives, unless its object stays.

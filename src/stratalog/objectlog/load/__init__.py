@@ -5,20 +5,20 @@ from stratalog.objectlog.load.bulk_commit import (
     Linked,
     forget_query,
     is_linked,
-    link_staged,
+    link_uploaded,
     noted,
 )
-from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment, Staging, check_query
+from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment, check_query
 
 __all__ = [
     "LINK_TIMEOUT_S",
     "Batch",
+    "BulkUpload",
     "Linked",
-    "StagedFragment",
-    "Staging",
+    "UploadedFragment",
     "check_query",
     "forget_query",
     "is_linked",
-    "link_staged",
+    "link_uploaded",
     "noted",
 ]

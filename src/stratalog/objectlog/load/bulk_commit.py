@@ -1,39 +1,39 @@
 """Linking what many tasks have uploaded, all at once: one compare-and-swap of the manifest.
 
-    task ── register a stage, upload ──┐
-    task ── register a stage, upload ──┼──► positions, time, nodes ──► one put of the manifest
-    task ── register a stage, upload ──┘
+    task ── register a guard, upload ──┐
+    task ── register a guard, upload ──┼──► positions, time, nodes ──► one put of the manifest
+    task ── register a guard, upload ──┘
 
 The put gives all fragments their positions and one append time, in the order of the list, and
-notes ``(query, batch)`` in ``sinks``. Whoever tries to link a batch that is noted there, or an
-older one of the same query, is told that it is there already. So a batch is in the log once,
-however often its job is killed and repeated, and whoever else writes to the log.
+notes ``(query, batch)`` in ``sinks``. An attempt to link a batch that is noted there, or an older
+one of the same query, finds that it is there already. So a batch is in the log once, however often
+its job is killed and repeated, and however many others write to the log.
 
 If the tail moved meanwhile, the same fragments get other positions and the put is tried again:
-they do not know theirs. An answer that was lost is settled as that of any append (``linking``).
+they do not know theirs. A lost answer is settled as that of any append (``link_fragments``).
 
-Uploads of an epoch that has passed are linked only if their stage is still live, which is looked
-up between reading the manifest and the put: see ``stage``.
+Uploads of an epoch that has passed are linked only if their guard is still live, which is looked
+up between reading the manifest and the put: see ``upload_guard``.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
-from stratalog.objectlog.append import Beside
+from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.holds import load_stage
-from stratalog.objectlog.load.bulk_upload import Batch, StagedFragment
+from stratalog.objectlog.load.bulk_upload import Batch, UploadedFragment
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     ByteCache,
     Fragment,
     LogPosition,
     Manifest,
+    Snapshot,
     Span,
     UploadNames,
     decode_manifest,
@@ -51,6 +51,7 @@ from stratalog.objectlog.tree import (
     judge_by_owner,
     note_linked,
 )
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
 from stratalog.store import (
@@ -82,23 +83,23 @@ class Linked:
     """Whether an earlier attempt had linked it. What was uploaded for this one is left over."""
 
 
-async def link_staged(
+async def link_uploaded(
     url: StoreLike,
-    staged: Sequence[StagedFragment],
+    uploads: Sequence[UploadedFragment],
     *,
     batch: Batch | None = None,
     writer: str | None = None,
-    beside: Beside | None = None,
+    before_link: BeforeLink | None = None,
     timeout_s: float = LINK_TIMEOUT_S,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Linked:
-    """Append what was staged, all of it or nothing, in this order.
+    """Append what was uploaded, all of it or nothing, in this order.
 
-    With a ``batch`` it happens once, however often it is tried. ``beside`` is called before each
-    attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload may
-    be gone: stage it again.
+    With a ``batch`` it happens once, however often it is tried. ``before_link`` is awaited before
+    each attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload
+    may be gone: upload it again.
     """
-    return await _Linking(url, staged, batch, writer, beside, timeout_s, runtime).run()
+    return await _Linking(url, uploads, batch, writer, before_link, timeout_s, runtime).run()
 
 
 async def last_batch(
@@ -137,10 +138,10 @@ class _Linking:
     def __init__(
         self,
         url: StoreLike,
-        staged: Sequence[StagedFragment],
+        uploads: Sequence[UploadedFragment],
         batch: Batch | None,
         writer: str | None,
-        beside: Beside | None,
+        before_link: BeforeLink | None,
         timeout_s: float,
         runtime: Runtime,
     ) -> None:
@@ -148,10 +149,10 @@ class _Linking:
         self._reads = PatientStore(self._store, runtime, timeout_s)
         self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
         self._names = UploadNames(runtime)
-        self._staged = staged
+        self._uploads = uploads
         self._batch = batch
         self._writer = writer_label(writer)
-        self._beside = beside
+        self._before_link = before_link
         self._timeout_s = timeout_s
         self._runtime = runtime
 
@@ -161,53 +162,49 @@ class _Linking:
             manifest.check_writable()
             if self._batch is not None and is_linked(manifest, self._batch):
                 return Linked(None, repeated=True)
-            if not self._staged:
+            if not self._uploads:
                 return Linked(None)
             if manifest.seal is not None:
                 raise sealed(manifest)
-            await self._check_stages(manifest)
-            fragments = placed(self._staged, manifest, self._runtime.now_us())
+            await self._check_guards(manifest)
+            fragments = placed(self._uploads, manifest, self._runtime.now_us())
             candidate = await self._prepared(manifest, fragments)
-            if self._beside is not None:
-                await self._beside(candidate.tail.offset, manifest.sweep_epoch)
+            if self._before_link is not None:
+                await self._before_link(candidate.tail.offset, manifest.sweep_epoch)
             newer = await self._put(candidate, etag, fragments)
             if newer is None:
                 return Linked(Span(fragments[0].start, fragments[-1].limit.offset))
             manifest, etag = newer
 
-    async def _check_stages(self, manifest: Manifest) -> None:
-        """Uploads of this epoch are there. Those of another one are, if their stage is live."""
+    async def _check_guards(self, manifest: Manifest) -> None:
+        """Uploads of this epoch are there. Those of another one are, if their guard is live."""
         doubtful = {
-            each.incarnation for each in self._staged if each.sweep_epoch != manifest.sweep_epoch
+            each.incarnation for each in self._uploads if each.sweep_epoch != manifest.sweep_epoch
         }
-        turn = asyncio.Semaphore(AT_ONCE)
 
         async def check(incarnation: str) -> None:
-            async with turn:
-                try:
-                    stored, _ = await load_stage(self._reads, incarnation)
-                    is_live = stored.state == "live"
-                except NotFound:
-                    is_live = False
+            try:
+                stored, _ = await load_stage(self._reads, incarnation)
+                is_live = stored.state == "live"
+            except NotFound:
+                is_live = False
             if not is_live:
                 raise Conflict(
                     f"the stage {incarnation} is not live any more; its uploads may be gone",
                     hint="Write the batch again.",
                 )
 
-        await asyncio.gather(*map(check, sorted(doubtful)))
+        await gather_bounded(check, sorted(doubtful), AT_ONCE)
 
     async def _prepared(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Manifest:
         """The manifest to put. The nodes that it links are stored before."""
         grafted = await self._grafted(manifest, fragments)
-        turn = asyncio.Semaphore(AT_ONCE)
 
-        async def store(path: str, data: bytes) -> None:
-            async with turn:
-                patience = Patience(self._runtime, self._timeout_s)
-                await put_once(self._store, lambda: path, data, patience)
+        async def store(node: Snapshot) -> None:
+            patience = Patience(self._runtime, self._timeout_s)
+            await put_once(self._store, lambda: node.path, node.to_json(), patience)
 
-        await asyncio.gather(*(store(each.path, each.to_json()) for each in grafted.made))
+        await gather_bounded(store, grafted.made, AT_ONCE)
         grafted.manifest.check()
         return grafted.manifest
 
@@ -288,12 +285,12 @@ def noted(manifest: Manifest, batch: Batch | None) -> dict[str, int] | None:
     return sinks
 
 
-def placed(staged: Sequence[StagedFragment], manifest: Manifest, now_us: int) -> list[Fragment]:
-    """The entries of staged fragments at the end of this log, with one append time."""
+def placed(uploads: Sequence[UploadedFragment], manifest: Manifest, now_us: int) -> list[Fragment]:
+    """The entries of uploaded fragments at the end of this log, with one append time."""
     time_us = max(now_us, manifest.tail.timestamp_us)
     offset, seq_no = manifest.tail.offset, manifest.next_seq_no
     fragments: list[Fragment] = []
-    for each in staged:
+    for each in uploads:
         start = LogPosition(offset, time_us)
         offset += each.count
         fragments.append(

@@ -1,8 +1,8 @@
 """Uploading records before their position is known: the half of a sink that runs in many tasks.
 
-A task registers a stage, uploads fragments with relative offsets under its names, and hands over
-what it has stored: a list of ``StagedFragment``, which travels by pickle. Somebody else links the
-lists of all tasks at once (``sinking``). What nobody links is left to the sweep.
+A task registers an upload guard, uploads fragments with relative offsets under its names, and hands
+over a list of ``UploadedFragment``, which travels by pickle. ``bulk_commit`` links the lists of all
+tasks at once. What nobody links is left to the sweep.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check_query(query: str) -> str:
     return query
 
 
-class StagedFragment(msgspec.Struct, frozen=True, gc=False):
+class UploadedFragment(msgspec.Struct, frozen=True, gc=False):
     """A stored fragment that has no position yet."""
 
     path: str
@@ -56,17 +56,17 @@ class StagedFragment(msgspec.Struct, frozen=True, gc=False):
     num_bytes: int
     setsum: Setsum
     sweep_epoch: int
-    """In which epoch its upload began. In another one it is linked only if its stage is live."""
+    """In which epoch its upload began. In another one it is linked only if its guard is live."""
 
 
-class Staging:
-    """Uploads the records of one task, in their order. Made by ``Staging.open``."""
+class BulkUpload:
+    """Uploads the records of one task, in their order. Made by ``BulkUpload.open``."""
 
     def __init__(
-        self, store: Store, stage: Stage, compression: Compression, runtime: Runtime
+        self, store: Store, guard: Stage, compression: Compression, runtime: Runtime
     ) -> None:
         self._store = store
-        self._stage = stage
+        self._guard = guard
         self._compression = compression
         self._runtime = runtime
 
@@ -82,40 +82,40 @@ class Staging:
         note: str = "",
         compression: Compression = "zstd",
         runtime: Runtime = DEFAULT_RUNTIME,
-    ) -> Staging:
-        """Register a stage. ``Sealed`` if the log takes no more records.
+    ) -> BulkUpload:
+        """Register an upload guard. ``Sealed`` if the log takes no more records.
 
-        It belongs to a ``batch`` of a ``query``, or to the ``job`` whose own stage has this
+        It belongs to a ``batch`` of a ``query``, or to the ``job`` whose own guard has this
         incarnation.
         """
         store = open_store(url)
-        stage = await Stage.register(
+        guard = await Stage.register(
             store, owner=owner, note=note, query=query, batch=batch, job=job, runtime=runtime
         )
-        if stage.manifest.seal is not None:
-            await stage.release()
-            raise sealed(stage.manifest)
-        return cls(store, stage, compression, runtime)
+        if guard.manifest.seal is not None:
+            await guard.release()
+            raise sealed(guard.manifest)
+        return cls(store, guard, compression, runtime)
 
     @property
-    def stage(self) -> Stage:
-        return self._stage
+    def guard(self) -> Stage:
+        return self._guard
 
-    async def upload(self, bodies: pa.Array) -> StagedFragment:
+    async def upload(self, bodies: pa.Array) -> UploadedFragment:
         """Store these bodies as one fragment. They are a column of binary without nulls."""
         check_bodies(bodies)
         timestamp_us = self._runtime.now_us()
         encoded = await self._runtime.compute(
             lambda: encode_staged(timestamp_us, bodies, self._compression)
         )
-        names, manifest = self._stage.names, self._stage.manifest
+        names, manifest = self._guard.names, self._guard.manifest
         path = await put_once(
             self._store,
             lambda: names.staged(manifest.next_seq_no),
             encoded.data,
             Patience(self._runtime, UPLOAD_TIMEOUT_S),
         )
-        return StagedFragment(
+        return UploadedFragment(
             path=path,
             incarnation=names.incarnation,
             count=len(bodies),
@@ -126,7 +126,7 @@ class Staging:
 
     async def abandon(self) -> None:
         """Give up: what was uploaded is left to the sweep."""
-        await self._stage.release()
+        await self._guard.release()
 
 
 def check_bodies(bodies: pa.Array) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
+from operator import attrgetter
 from typing import NoReturn
 
 import msgspec
@@ -43,6 +43,7 @@ from stratalog.objectlog.stored import (
     seal_of,
 )
 from stratalog.objectlog.tree import Tree, Window, cut, key_of, missing
+from stratalog.ordered import in_order
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
     CountedStore,
@@ -58,6 +59,8 @@ from stratalog.store import (
 DEFAULT_OPTIONS = ReaderOptions()
 NO_LIMITS = Limits()
 DECODE_INLINE_BYTES_MAX = 32 * KIB
+
+_bytes_of = attrgetter("num_bytes")
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +84,26 @@ class Presence(enum.Enum):
 
     UNWRITTEN = "unwritten"
     """It lies at the tail that the reader knows, or beyond it."""
+
+
+class _Course:
+    """What an iteration has still to read, from which manifest, and what it missed last."""
+
+    __slots__ = ("etag", "gone", "window")
+
+    def __init__(self, window: Window, etag: str) -> None:
+        self.window = window
+        self.etag = etag
+        self.gone: str | None = None
+
+    def leave_behind(self, fragment: Fragment) -> None:
+        """Go on behind a fragment. Once a time is reached, from there on the offset counts."""
+        window, from_us = self.window, self.window.from_timestamp_us
+        if from_us is not None and fragment.limit.timestamp_us >= from_us:
+            from_us = None
+        self.window = Window(
+            fragment.limit.offset, window.to_offset, from_us, window.to_timestamp_us
+        )
 
 
 class LogReader:
@@ -182,20 +205,26 @@ class LogReader:
         _check_bounds(from_timestamp_us)
         limit = self.tail if limits.to_offset is None else min(limits.to_offset, self.tail)
         window = Window(from_offset, limit, from_timestamp_us, limits.to_timestamp_us)
+        course = self._begin(window)
         found: list[Fragment] = []
         size = records = 0
-        async with aclosing(self._walk(window)) as fragments:
-            async for fragment in fragments:
-                size += fragment.num_bytes
-                records += fragment.count
-                if found and (
-                    _beyond(size, limits.max_bytes) or _beyond(records, limits.max_records)
-                ):
-                    break
-                found.append(fragment)
-                if len(found) == limits.max_files:
-                    break
-        return found
+        while True:
+            try:
+                async with aclosing(self._tree.walk(self._manifest, course.window)) as fragments:
+                    async for fragment in fragments:
+                        size += fragment.num_bytes
+                        records += fragment.count
+                        if found and (
+                            _beyond(size, limits.max_bytes) or _beyond(records, limits.max_records)
+                        ):
+                            return found
+                        found.append(fragment)
+                        if len(found) == limits.max_files:
+                            return found
+                        course.leave_behind(fragment)
+                return found
+            except NotFound as error:
+                await self._go_on(course, error)
 
     async def fetch(self, fragment: Fragment) -> pa.RecordBatch:
         """The records of one fragment: ``offset``, ``timestamp_us``, ``body``."""
@@ -230,12 +259,24 @@ class LogReader:
         _check_bounds(to_offset, from_timestamp_us, to_timestamp_us)
         limit = self.tail if to_offset is None else min(to_offset, self.tail)
         window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
-        async with aclosing(self._fetch_ahead(window)) as ahead:
-            async for part in ahead:
-                if part.num_rows:
-                    self._counters.records += part.num_rows
-                    self._counters.record_bytes += bytes_of_records(part)
-                    yield part
+        course = self._begin(window)
+        while True:
+            try:
+                async with (
+                    aclosing(self._tree.walk(self._manifest, course.window)) as fragments,
+                    aclosing(self._read_ahead(fragments)) as batches,
+                ):
+                    async for fragment, batch in batches:
+                        # What replaced a fragment may span more, so it is cut to what is left.
+                        part = cut(batch, fragment, course.window)
+                        course.leave_behind(fragment)
+                        if part.num_rows:
+                            self._counters.records += part.num_rows
+                            self._counters.record_bytes += bytes_of_records(part)
+                            yield part
+                return
+            except NotFound as error:
+                await self._go_on(course, error)
 
     async def records(
         self,
@@ -342,73 +383,21 @@ class LogReader:
         self._batches.clear()
         self._snapshots.clear()
 
-    async def _walk(self, window: Window) -> AsyncGenerator[Fragment, None]:
-        """The fragments of a window; goes on with the newest manifest if a node was replaced."""
-        self._check_open()
-        gone: str | None = None
-        while True:
-            self._check_start(window)
-            etag = self._etag
-            try:
-                async with aclosing(self._tree.walk(self._manifest, window)) as fragments:
-                    async for fragment in fragments:
-                        yield fragment
-                        window = _after(window, fragment)
-                return
-            except NotFound as error:
-                gone = await self._once_more(error, gone, window, etag)
-
-    async def _fetch_ahead(self, window: Window) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The records of a window; looks again at what was replaced since it was found.
-
-        What takes its place may span more, so each is cut to what is still to come.
-        """
-        gone: str | None = None
-        while True:
-            etag = self._etag
-            try:
-                async with aclosing(self._fetch_in_parallel(window)) as pairs:
-                    async for fragment, batch in pairs:
-                        yield cut(batch, fragment, window)
-                        window = _after(window, fragment)
-                return
-            except NotFound as error:
-                gone = await self._once_more(error, gone, window, etag)
-
-    async def _fetch_in_parallel(
-        self, window: Window
+    def _read_ahead(
+        self, fragments: AsyncGenerator[Fragment, None]
     ) -> AsyncGenerator[tuple[Fragment, pa.RecordBatch], None]:
-        under_way: deque[tuple[Fragment, asyncio.Task[pa.RecordBatch]]] = deque()
-        bytes_ahead = 0
-        try:
-            async with aclosing(self._walk(window)) as fragments:
-                async for fragment in fragments:
-                    while under_way and (
-                        len(under_way) >= self._options.prefetch_fragments
-                        or bytes_ahead + fragment.num_bytes > self._options.prefetch_bytes
-                    ):
-                        first, task = under_way[0]
-                        batch = await task
-                        under_way.popleft()
-                        bytes_ahead -= first.num_bytes
-                        yield first, batch
-                    under_way.append((fragment, asyncio.ensure_future(self._peek(fragment))))
-                    bytes_ahead += fragment.num_bytes
-            while under_way:
-                first, task = under_way[0]
-                batch = await task
-                under_way.popleft()
-                yield first, batch
-        finally:
-            tasks = [task for _, task in under_way]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return in_order(
+            fragments,
+            self._fetched,
+            _bytes_of,
+            count_max=self._options.prefetch_fragments,
+            bytes_max=self._options.prefetch_bytes,
+        )
 
-    async def _peek(self, fragment: Fragment) -> pa.RecordBatch:
+    async def _fetched(self, fragment: Fragment) -> tuple[Fragment, pa.RecordBatch]:
         """Like ``fetch``, but a long iteration does not flush the cache."""
         known = self._batches.get(key_of(fragment))
-        return known if known is not None else await self._read(fragment)
+        return fragment, known if known is not None else await self._read(fragment)
 
     async def _read(self, fragment: Fragment) -> pa.RecordBatch:
         loop = asyncio.get_running_loop()
@@ -428,13 +417,20 @@ class LogReader:
             for took_s, size in arrived:
                 self._counters.fragments.add(took_s, size)
 
-    async def _once_more(self, error: NotFound, gone: str | None, window: Window, etag: str) -> str:
+    def _begin(self, window: Window) -> _Course:
+        self._check_open()
+        check_offset(window.from_offset)
+        if window.from_timestamp_us is None and window.from_offset < self.first_offset:
+            raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
+        return _Course(window, self._etag)
+
+    async def _go_on(self, course: _Course, error: NotFound) -> None:
         """Load the manifest because an object is gone; it is damage if it is gone twice."""
         path = error.path or "an object"
-        if path == gone:
+        if path == course.gone:
             raise missing(path) from None
-        await self._look_again(path, window, etag)
-        return path
+        await self._look_again(path, course.window, course.etag)
+        course.gone, course.etag = path, self._etag
 
     async def _look_again(self, path: str, window: Window, etag: str | None) -> None:
         """Load the manifest because an object is gone. If it is still version ``etag``: damage."""
@@ -456,11 +452,6 @@ class LogReader:
             raise missing(error.path or fragment.path) from None
         return fragment.path in found
 
-    def _check_start(self, window: Window) -> None:
-        check_offset(window.from_offset)
-        if window.from_timestamp_us is None and window.from_offset < self.first_offset:
-            raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
-
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("this reader is closed")
@@ -478,11 +469,3 @@ def _check_bounds(*bounds: int | None) -> None:
 
 def _beyond(value: int, limit: int | None) -> bool:
     return limit is not None and value > limit
-
-
-def _after(window: Window, fragment: Fragment) -> Window:
-    """What is left. Once a time is reached it stays reached, so from there on the offset counts."""
-    from_us = window.from_timestamp_us
-    if from_us is not None and fragment.limit.timestamp_us >= from_us:
-        from_us = None
-    return Window(fragment.limit.offset, window.to_offset, from_us, window.to_timestamp_us)

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import gc
 import pickle
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +41,7 @@ from stratalog.objectlog.check import (
 )
 from stratalog.objectlog.stored import Fragment, Manifest, load_any_manifest
 from stratalog.objectlog.tree import Tree
+from stratalog.ordered import OrderedTasks
 from stratalog.pipeline.check.audit import LET_GO, OK, AuditRow, put_part
 from stratalog.pipeline.jobs import LogRef, open_root, resolve
 from stratalog.pipeline.spark import whole_errors
@@ -275,6 +276,9 @@ def _counting_references() -> Iterator[None]:
             gc.enable()
 
 
+_Read = tuple[dict[str, object], Fragment, bytes | StratalogError]
+
+
 class _Examination:
     """One task: the fragments that Spark has given it."""
 
@@ -288,10 +292,7 @@ class _Examination:
         self._out = _Rows()
 
     async def examine(self, rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
-        ahead: deque[tuple[dict[str, object], Fragment, asyncio.Task[bytes | StratalogError]]]
-        ahead = deque()
-        size = 0
-        try:
+        async with OrderedTasks[_Read](AHEAD_FRAGMENTS, AHEAD_BYTES) as ahead:
             for row in rows:
                 data = row["entry"]
                 if data is None:
@@ -301,19 +302,11 @@ class _Examination:
                     continue
                 assert isinstance(data, bytes)
                 entry = Fragment.from_json(data)
-                while ahead and (
-                    len(ahead) >= AHEAD_FRAGMENTS or size + entry.num_bytes > AHEAD_BYTES
-                ):
-                    size -= ahead[0][1].num_bytes
-                    await self._settle(*ahead.popleft())
-                size += entry.num_bytes
-                tree = self._place(str(row["log_id"]))[1]
-                ahead.append((row, entry, asyncio.ensure_future(read_object(tree, entry))))
+                while not ahead.has_room(entry.num_bytes):
+                    await self._settle(*await ahead.take())
+                ahead.start(self._read(row, entry), entry.num_bytes)
             while ahead:
-                await self._settle(*ahead.popleft())
-        finally:
-            for _, _, read in ahead:
-                read.cancel()
+                await self._settle(*await ahead.take())
         if len(self._audit) >= PART_ROWS_MAX:
             await self._put_part()
         return self._out.take()
@@ -334,15 +327,14 @@ class _Examination:
             self._trees[log_id] = (store, tree_of(store))
         return self._trees[log_id]
 
+    async def _read(self, row: dict[str, object], entry: Fragment) -> _Read:
+        return row, entry, await read_object(self._place(str(row["log_id"]))[1], entry)
+
     async def _settle(
-        self,
-        row: dict[str, object],
-        entry: Fragment,
-        read: asyncio.Task[bytes | StratalogError],
+        self, row: dict[str, object], entry: Fragment, found: bytes | StratalogError
     ) -> None:
         """Compare what was read, or find out why there is nothing; one row for either."""
         log_id, counted = str(row["log_id"]), bool(row["counted"])
-        found = await read
         if isinstance(found, StratalogError):
             again = await _look_again(*self._place(log_id), entry, found)
             damages, let_go, num_bytes = again.damages, again.let_go, 0

@@ -1,6 +1,6 @@
 """The sink: rows of a DataFrame become records of one log, all of them or none, and once.
 
-Tasks stage what they get (``objectlog.staging``), each under a stage of its own, and tell the
+Tasks stage what they get (``objectlog.load``), each under a stage of its own, and tell the
 driver what they have stored. The driver links all of it with one manifest (``objectlog.sinking``),
 in the order of the partitions, which carries the query and the number of the batch. A batch that
 is repeated after a crash, or after an answer that was lost, is recognised by that.
@@ -39,11 +39,11 @@ from stratalog.objectlog.append import create_log
 from stratalog.objectlog.holds import Stage, release_stage, remove_stages
 from stratalog.objectlog.load import (
     Batch,
+    BulkUpload,
     Linked,
-    StagedFragment,
-    Staging,
+    UploadedFragment,
     is_linked,
-    link_staged,
+    link_uploaded,
     noted,
 )
 from stratalog.objectlog.stored import load_manifest
@@ -86,7 +86,7 @@ class Target:
 class Staged(WriterCommitMessage):
     """What one task has stored."""
 
-    fragments: tuple[StagedFragment, ...] = ()
+    fragments: tuple[UploadedFragment, ...] = ()
     query: str | None = None
 
 
@@ -177,28 +177,28 @@ def _stage(
 
     ``in_order`` is for a query that repeats none but its last batch.
     """
-    staging: Staging | None = None
-    under_way: deque[Future[StagedFragment]] = deque()
-    fragments: list[StagedFragment] = []
+    upload: BulkUpload | None = None
+    under_way: deque[Future[UploadedFragment]] = deque()
+    fragments: list[UploadedFragment] = []
     try:
         for bodies in _bodies(batches, target.options.fragment_bytes):
-            if staging is None:
-                staging = _run(lambda: _open(target, number))
-                if _is_there(staging, target.query, number, in_order=in_order):
+            if upload is None:
+                upload = _run(lambda: _open(target, number))
+                if _is_there(upload, target.query, number, in_order=in_order):
                     break
             if len(under_way) >= UPLOADS_MAX:
                 fragments.append(under_way.popleft().result())
-            under_way.append(_begin(staging, bodies))
+            under_way.append(_begin(upload, bodies))
         fragments += [each.result() for each in under_way]
     except BaseException:
-        if staging is not None:
-            _give_up(staging)
+        if upload is not None:
+            _give_up(upload)
         raise
     return Staged(tuple(fragments), target.query)
 
 
-async def _open(target: Target, number: int | None) -> Staging:
-    return await Staging.open(
+async def _open(target: Target, number: int | None) -> BulkUpload:
+    return await BulkUpload.open(
         target.url,
         query=target.query,
         batch=number,
@@ -208,11 +208,11 @@ async def _open(target: Target, number: int | None) -> Staging:
     )
 
 
-def _is_there(staging: Staging, query: str | None, number: int | None, *, in_order: bool) -> bool:
+def _is_there(upload: BulkUpload, query: str | None, number: int | None, *, in_order: bool) -> bool:
     """Whether the batch was linked by an earlier attempt, so that nothing need be stored."""
     if query is None or number is None:
         return False
-    batch, manifest = Batch(query, number), staging.stage.manifest
+    batch, manifest = Batch(query, number), upload.guard.manifest
     last = (manifest.sinks or {}).get(query, -1)
     if in_order and last > number:
         raise Conflict(
@@ -228,13 +228,13 @@ def _is_there(staging: Staging, query: str | None, number: int | None, *, in_ord
     return is_linked(manifest, batch)
 
 
-def _begin(staging: Staging, bodies: pa.Array) -> Future[StagedFragment]:
-    return loop_thread().relay(lambda: staging.upload(bodies))
+def _begin(upload: BulkUpload, bodies: pa.Array) -> Future[UploadedFragment]:
+    return loop_thread().relay(lambda: upload.upload(bodies))
 
 
-def _give_up(staging: Staging) -> None:
+def _give_up(upload: BulkUpload) -> None:
     try:
-        _run(staging.abandon)
+        _run(upload.abandon)
     except StratalogError as error:
         log.info("a stage was not released: %s", error)
 
@@ -348,11 +348,11 @@ def _let_go(target: Target, incarnations: Sequence[str]) -> None:
 
 
 async def _linked(
-    target: Target, fragments: Sequence[StagedFragment], batch: Batch | None
+    target: Target, fragments: Sequence[UploadedFragment], batch: Batch | None
 ) -> Linked:
     log_id = target.log_id
     if log_id is None:
-        return await link_staged(target.url, fragments, batch=batch)
+        return await link_uploaded(target.url, fragments, batch=batch)
     async with Herd.open(target.options.url, server=target.options.server) as herd:
 
         async def mark(end: int, sweep_epoch: int) -> None:
@@ -361,7 +361,7 @@ async def _linked(
             await herd.mark([made])
 
         store = log_store(herd.root, log_id)
-        return await link_staged(store, fragments, batch=batch, beside=mark)
+        return await link_uploaded(store, fragments, batch=batch, before_link=mark)
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -7,8 +7,6 @@ the one before.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from typing import NoReturn
 
@@ -18,6 +16,7 @@ from stratalog.blocking import Pull, loop_thread
 from stratalog.errors import NotFound, Trimmed
 from stratalog.objectlog.stored import ByteCache, Fragment, decode_fragment, load_manifest
 from stratalog.objectlog.tree import Tree, Window, cut, missing
+from stratalog.ordered import OrderedTasks
 from stratalog.pipeline.source.splits import Part, Split
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store
@@ -58,25 +57,15 @@ def as_spark(batch: pa.RecordBatch, log: str | None) -> pa.RecordBatch:
 
 async def _ahead(split: Split) -> AsyncGenerator[Fetched, None]:
     """The objects in their order, a few of them fetched before they are asked for."""
-    under_way: deque[tuple[int, asyncio.Task[Fetched]]] = deque()
-    try:
+    async with OrderedTasks[Fetched](AHEAD_FRAGMENTS, AHEAD_BYTES) as ahead:
         for part in split.parts:
             source = _Source(part)
             for fragment in part.fragments:
-                while under_way and (
-                    len(under_way) >= AHEAD_FRAGMENTS
-                    or fragment.num_bytes + sum(size for size, _ in under_way) > AHEAD_BYTES
-                ):
-                    yield await under_way.popleft()[1]
-                fetching = asyncio.ensure_future(source.fetch(fragment))
-                under_way.append((fragment.num_bytes, fetching))
-        while under_way:
-            yield await under_way.popleft()[1]
-    finally:
-        tasks = [task for _, task in under_way]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+                while not ahead.has_room(fragment.num_bytes):
+                    yield await ahead.take()
+                ahead.start(source.fetch(fragment), fragment.num_bytes)
+        while ahead:
+            yield await ahead.take()
 
 
 class _Source:

@@ -7,9 +7,7 @@ is bounded by their number. The command says what was appended, even if it fails
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -25,6 +23,7 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Fenced, Invalid, StratalogError
+from stratalog.ordered import OrderedTasks
 
 if TYPE_CHECKING:
     from stratalog.objectlog import LogWriter, Span, WriterOptions
@@ -167,20 +166,15 @@ class OrderedAppends:
     def __init__(self, log: LogWriter, expected_offset: int | None) -> None:
         self._log = log
         self._expected_offset = expected_offset
-        self._under_way: deque[tuple[asyncio.Task[Span], int]] = deque()
+        self._under_way: OrderedTasks[tuple[Span, int]] = OrderedTasks(BATCHES_UNDER_WAY_MAX)
         self._failed = False
         self.appended = Appended()
 
     async def send(self, bodies: list[bytes]) -> None:
         """Start to append a batch; wait if too many are under way."""
-        while self._under_way and (
-            self._under_way[0][0].done() or len(self._under_way) >= BATCHES_UNDER_WAY_MAX
-        ):
+        while self._under_way.is_ready or not self._under_way.has_room():
             await self._settle_first()
-        task = asyncio.ensure_future(
-            self._log.append_many(bodies, expected_offset=self._expected_offset)
-        )
-        self._under_way.append((task, sum(map(len, bodies))))
+        self._under_way.start(self._append(bodies, self._expected_offset))
         if self._expected_offset is not None:
             self._expected_offset += len(bodies)
 
@@ -195,13 +189,14 @@ class OrderedAppends:
             with contextlib.suppress(StratalogError):
                 await self._settle_first()
 
+    async def _append(self, bodies: list[bytes], expected_offset: int | None) -> tuple[Span, int]:
+        span = await self._log.append_many(bodies, expected_offset=expected_offset)
+        return span, sum(map(len, bodies))
+
     async def _settle_first(self) -> None:
-        task, size = self._under_way[0]
-        # Waiting leaves the task alone when this caller is cancelled; awaiting it would not.
-        await asyncio.wait([task])
-        self._under_way.popleft()
+        await self._under_way.wait()
         try:
-            span = task.result()
+            span, size = await self._under_way.take()
         except StratalogError:
             self._failed = True
             raise
