@@ -1,14 +1,14 @@
-"""Which records of a key live: decided from the rows of a bucket. Pure, and no loop over records.
+"""Which records of a key live: decided from the rows of a bucket. Pure; no loop over records.
 
     offset     1      2      3      4      5      6
     key        a      b      a      -      b      a
                                            tomb
     lives                           yes    until its grace is over
                                                   yes
-    pressing          yes, once 5 does not live any more
+    must drop         yes, once 5 does not live any more
 
 The last record of a key lives, and so does every record without a key. A tombstone that is the last
-of its key lives for its time of grace. What was older than it must go with it: a reader who meets
+of its key lives for its time of grace. What was older than it must go with it: a reader that meets
 an old value and no tombstone would take it for the present one.
 """
 
@@ -35,7 +35,7 @@ class Verdict:
 
     judged: int
     dead: IndexSet
-    pressing: IndexSet
+    must_drop: IndexSet
     """Those among the dead that must go now."""
 
 
@@ -58,9 +58,9 @@ def judge(rows: pa.Table, *, up_to: int, expired_by_us: int) -> Verdict:
     is_over = has_key & is_tombstone & (numbers_of(rows, "timestamp_us") <= expired_by_us)
     is_dead = ~is_last | is_over  # one that is over and not the last is dead in any case
     is_forgotten = is_over[last_of] if key_count else np.zeros(0, dtype=np.bool_)
-    is_pressing: Flags = np.zeros(count, dtype=np.bool_)
-    is_pressing[has_key] = is_forgotten[keys[has_key]] & ~is_last[has_key]
-    return Verdict(count, IndexSet.of(offsets[is_dead]), IndexSet.of(offsets[is_pressing]))
+    is_urgent: Flags = np.zeros(count, dtype=np.bool_)
+    is_urgent[has_key] = is_forgotten[keys[has_key]] & ~is_last[has_key]
+    return Verdict(count, IndexSet.of(offsets[is_dead]), IndexSet.of(offsets[is_urgent]))
 
 
 def by_offset(*tables: pa.Table) -> pa.Table:
