@@ -37,9 +37,7 @@ from rich.table import Table
 import stratalog as sl
 from stratalog.cli import output
 from stratalog.cli.commands.herd.pipeline_display import show_run, stages_shown
-from stratalog.pipeline.outputs.read import read_output
-from stratalog.pipeline.run.html_report import html_of
-from stratalog.pipeline.run.run import RunOptions, run_pipeline
+from stratalog.pipeline import RunOptions, html_of, read_output, run_pipeline
 from stratalog.pipeline.run.run_report import RunReport
 from stratalog.pipeline.session import session
 from stratalog.pipeline.source.read import pinned_herd

@@ -11,8 +11,8 @@ from bench.pipeline.spark import seconds_of, spark
 from bench.places import DirectoryPlace
 from bench.results import Figure, Ratio
 from bench.session import Session
-from stratalog.pipeline.materialize.job import MaterializeOptions, materialize
-from stratalog.pipeline.materialize.merge import latest_by_key
+from stratalog.pipeline import latest_by_key
+from stratalog.pipeline.materialize import MaterializeOptions, materialize
 
 LOGS = 1_000
 SAMPLE = 50

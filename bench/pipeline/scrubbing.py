@@ -17,7 +17,7 @@ from bench.pipeline.spark import cores, seconds_of, spark
 from bench.places import DirectoryPlace
 from bench.session import Session
 from stratalog.objectlog.options import KIB
-from stratalog.pipeline.check.scrub import scrub_herd
+from stratalog.pipeline import scrub_herd
 
 SMALL_LOGS = 50
 LOGS = 200

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from stratalog.pipeline.data_source.data_source import register
+from stratalog.pipeline import register
 from stratalog.pipeline.session import open_session
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bench.pipeline.spark import DRIVER_MEMORY, seconds_of, spark
 from bench.places import DirectoryPlace
 from bench.results import Figure
 from bench.session import Session
-from stratalog.pipeline.run.run import RunOptions, run_pipeline
+from stratalog.pipeline import RunOptions, run_pipeline
 
 LOGS = 200
 RECORDS = 100_000

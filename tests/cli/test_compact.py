@@ -121,7 +121,7 @@ def test_options_of_a_key(url: str) -> None:
 def test_a_key_that_says_nothing(spark: SparkSession, url: str) -> None:
     assert spark is not None
     told = error_json("compact", url, "--key", "nothing", code=2)
-    assert "the key is not told" in told["message"]
+    assert "the key cannot be evaluated" in told["message"]
     assert len(offsets(url)) == 10
 
 

@@ -19,7 +19,7 @@ from pipeline.test_report import made
 from stratalog.cli.commands.herd.pipeline_run import Rounds
 from stratalog.cli.exits import exit_code
 from stratalog.cli.reply import Reply
-from stratalog.pipeline.run.run import RunEvent
+from stratalog.pipeline import RunEvent
 from stratalog.pipeline.run.run_report import Failure, RunReport
 
 COMMANDS = ("roll-up", "materialize", "collect", "scrub", "verify", "run")
@@ -169,9 +169,9 @@ def test_a_report_has_a_place_to_go(tmp_path: Path) -> None:
 def test_without_java_there_is_one_error_and_what_to_do(tmp_path: Path) -> None:
     code = (
         "from stratalog.cli import main\n"
-        "import stratalog.pipeline.session as session\n"
-        "found = session.find_java\n"
-        "session.find_java = lambda *_: found({'PATH': ''}, usual_homes=())\n"
+        "import stratalog.pipeline.spark.jvm as jvm\n"
+        "found = jvm.find_java\n"
+        "jvm.find_java = lambda *_: found({'PATH': ''}, usual_homes=())\n"
         "main()\n"
     )
     done = subprocess.run(

@@ -27,8 +27,7 @@ from stratalog.objectlog.holds.upload_guard import Stage, remove_stages
 from stratalog.objectlog.load.bulk_commit import link_uploaded
 from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
-from stratalog.pipeline.compact.apply_keys import Judged, look, settle
-from stratalog.pipeline.compact.judge_keys import Verdict
+from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
 from stratalog.pipeline.compact.key_index import (
     NO_ROWS,
     IndexNames,
@@ -38,6 +37,8 @@ from stratalog.pipeline.compact.key_index import (
     store_part,
 )
 from stratalog.pipeline.compact.key_query import Answer
+from stratalog.pipeline.compact.key_state import read_key_state
+from stratalog.pipeline.compact.key_verdict import Verdict
 from stratalog.pipeline.jobs.logs import LogRef
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore
@@ -252,13 +253,13 @@ async def compact_by_key(bucket: Bucket, store: MemoryStore) -> None:
     )
     parts: list[IndexPart] = []
     for _ in range(2):
-        standing = await look(bucket, LogRef(), "rule", up_to=7)
-        if standing.index is not None:
-            await fetch_part(bucket, standing.index.parts[0])
+        state = await read_key_state(bucket, LogRef(), "rule", up_to=7)
+        if state.index is not None:
+            await fetch_part(bucket, state.index.parts[0])
         patience = Patience(DEFAULT_RUNTIME, 1.0)
         parts.append(await store_part(bucket, NO_ROWS, 0, names, patience))
         answer = Answer(6, verdict, 1, (parts[-1],), is_rewritten=True)
-        await settle(bucket, Judged(standing, answer), "rule", options=options)
+        await apply_verdict(bucket, Judged(state, answer), "rule", options=options)
     index, _ = await load_index(store)
     assert index is not None
     assert index.parts == (parts[-1],)

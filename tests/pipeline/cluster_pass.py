@@ -18,8 +18,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 import stratalog as sl
-from stratalog.pipeline.outputs.read import read_output
-from stratalog.pipeline.run.run import RunOptions, run_pipeline
+from stratalog.pipeline import RunOptions, read_output, run_pipeline
 from stratalog.pipeline.session import session
 from stratalog.pipeline.source.read import read_herd
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from stratalog.pipeline.data_source.data_source import register
+from stratalog.pipeline import register
 from stratalog.pipeline.session import session
 
 RECORDS_PER_BATCH = "300"

@@ -18,7 +18,7 @@ from pipeline.spark_logs import collect_before, rows_in
 from stratalog.errors import Corrupt, Invalid, NotFound
 from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.pipeline import ByKey, CompactedLog, compact_by_key, compact_logs_by_key
-from stratalog.pipeline.compact import apply_keys as key_settling
+from stratalog.pipeline.compact import apply_verdict as applying
 from stratalog.pipeline.compact import by_key as by_key_module
 from stratalog.pipeline.compact.key_index import INDEX_PATH, KeyIndex, decode_index, load_index
 from stratalog.runtime import Runtime
@@ -341,7 +341,7 @@ class TestTheIndex:
             raise Crash
 
         with monkeypatch.context() as patch:
-            patch.setattr(key_settling, "_remember", crash)
+            patch.setattr(applying, "_remember", crash)
             with pytest.raises(Crash):
                 compact_by_key(spark, filled, KEY, options=STRICT)
         assert bodies(filled) == LEFT
@@ -359,7 +359,7 @@ class TestTheIndex:
 
         before = objects_of(filled)
         with monkeypatch.context() as patch:
-            patch.setattr(by_key_module, "settle", crash)
+            patch.setattr(by_key_module, "apply_verdict", crash)
             with pytest.raises(Crash):
                 compact_by_key(spark, filled, KEY, options=STRICT)
         assert objects_of(filled) > before
@@ -377,17 +377,17 @@ class TestTheIndex:
     def test_of_two_runs_one_stores_its_index(
         self, spark: SparkSession, filled: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settle = key_settling.settle
+        settle = applying.apply_verdict
         inner: list[CompactedLog] = []
 
         async def overtaken(*args: object, **kwargs: object) -> CompactedLog:
             if not inner:
-                monkeypatch.setattr(by_key_module, "settle", settle)
+                monkeypatch.setattr(by_key_module, "apply_verdict", settle)
                 run = asyncio.to_thread(compact_by_key, spark, filled, KEY, options=STRICT)
                 inner.append(await run)
             return await settle(*args, **kwargs)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(by_key_module, "settle", overtaken)
+        monkeypatch.setattr(by_key_module, "apply_verdict", overtaken)
         done = compact_by_key(spark, filled, KEY, options=STRICT)
         assert inner[0].records == 2
         assert done.records == 0
@@ -452,17 +452,17 @@ def part(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("key", "tombstone", "message"),
     [
-        ("nothing", None, "the key is not told"),
-        ("split(", None, "the key is not told"),
-        ("body, offset", None, "the key is not told"),
-        ("max(offset)", None, "the key is not told"),
-        ("explode(array(1, 2))", None, "the key is not told"),
+        ("nothing", None, "the key cannot be evaluated"),
+        ("split(", None, "the key cannot be evaluated"),
+        ("body, offset", None, "the key cannot be evaluated"),
+        ("max(offset)", None, "the key cannot be evaluated"),
+        ("explode(array(1, 2))", None, "the key cannot be evaluated"),
         ("struct(offset)", None, "is not exact"),
         ("timestamp", None, "type timestamp is not exact"),
         ("double(offset)", None, "type double is not exact"),
         ("'x' COLLATE UTF8_LCASE", None, "is not exact"),
-        ("offset", "nothing", "the tombstone is not told"),
-        ("offset", "offset", "truth value, not by bigint"),
+        ("offset", "nothing", "the tombstone cannot be evaluated"),
+        ("offset", "offset", "truth value, not bigint"),
         (" ", None, "a key is an expression"),
     ],
 )

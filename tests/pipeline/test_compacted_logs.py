@@ -18,8 +18,7 @@ from pipeline.spark_logs import fill, rows_in, rows_of, stage
 from stratalog.errors import Corrupt
 from stratalog.objectlog.compaction.compact_log import STAGE_NOTE, Compactor
 from stratalog.objectlog.holds.upload_guard import list_stages
-from stratalog.pipeline import compact_log, erase_where, read_log
-from stratalog.pipeline.check.scrub import scrub_herd
+from stratalog.pipeline import compact_log, erase_where, read_log, scrub_herd
 from stratalog.pipeline.compact import rewrite_tasks as rewriting_tasks
 from stratalog.pipeline.source.read import Via
 from stratalog.store.protocol import Listed

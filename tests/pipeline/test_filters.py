@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from stratalog.objectlog.tree.window import Window
-from stratalog.pipeline.data_source.filters import narrowed
+from stratalog.pipeline.data_source.filter_push_down import narrowed
 
 OFFSET = ("offset",)
 TIME = ("timestamp",)

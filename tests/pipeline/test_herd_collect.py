@@ -23,9 +23,8 @@ from pipeline.herds import (
 )
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.stored.plan import GARBAGE_PATH
-from stratalog.pipeline.collect.collect import HerdCollectOptions, collect_herd
-from stratalog.pipeline.materialize.job import materialize
-from stratalog.pipeline.materialize.merge import latest_by_key
+from stratalog.pipeline import HerdCollectOptions, collect_herd, latest_by_key
+from stratalog.pipeline.materialize import materialize
 from stratalog.store import open_store
 
 if TYPE_CHECKING:

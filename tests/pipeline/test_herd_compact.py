@@ -12,9 +12,17 @@ from objectlog.whole_log import check_whole_log, rows_of, run
 from pipeline.herds import KEY, delete, drop, fill, ids_of, paths_below, root_of, store_of
 from stratalog.errors import Corrupt, Invalid, NotFound
 from stratalog.objectlog.stored.policy import POLICY_CURSOR, POLICY_PATH
-from stratalog.pipeline.compact.compact import HerdCompact, HerdCompactOptions, compact_herd
-from stratalog.pipeline.materialize.results import MaterializeOptions
-from stratalog.pipeline.run.run import OnEvent, RunEvent, RunOptions, _Run, run_pipeline
+from stratalog.pipeline import (
+    HerdCompact,
+    HerdCompactOptions,
+    RunEvent,
+    RunOptions,
+    compact_herd,
+    run_pipeline,
+)
+from stratalog.pipeline.materialize import MaterializeOptions
+from stratalog.pipeline.run import OnEvent
+from stratalog.pipeline.run.run import _Run
 from stratalog.pipeline.run.run_report import STAGES, RunReport, Stage
 from stratalog.runtime import DEFAULT_RUNTIME
 

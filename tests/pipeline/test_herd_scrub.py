@@ -30,10 +30,13 @@ from stratalog.objectlog.check.damage import Damage, DamageKind
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.check.scrub_report import ScrubReport
 from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.pipeline import HerdScrubOptions, scrub_herd
 from stratalog.pipeline.check.audit import load_audit, load_whole_audit, read_audit, runs
-from stratalog.pipeline.check.scrub import HerdScrubOptions, _even_shares, scrub_herd
+from stratalog.pipeline.check.scrub import _even_shares
+from stratalog.pipeline.check.scrub_examine_tasks import examine
 from stratalog.pipeline.check.scrub_results import AddedUp, HerdScrub, LogScrub
-from stratalog.pipeline.check.scrub_tasks import WALKED, examine, walk
+from stratalog.pipeline.check.scrub_rows import WALKED
+from stratalog.pipeline.check.scrub_walk_tasks import walk
 from stratalog.pipeline.jobs.logs import LogRef
 from stratalog.setsum import Setsum
 from stratalog.store import open_store
@@ -218,7 +221,7 @@ def test_what_was_not_hashed_is_not_called_clean(tmp_path: Path) -> None:
             found.add_note(row["log_id"], row["note"])
     of_a, of_b = sorted((log for log in found.logs(refs) if isinstance(log, LogScrub)), key=str)
     assert of_a.trouble == "0 of its 40 records were hashed; scrub it again"
-    assert of_b.trouble == "no task has told of it"
+    assert of_b.trouble == "no task has reported it"
     assert not of_a.clean
     assert not of_b.clean
 

@@ -28,11 +28,9 @@ from stratalog.errors import Invalid, NotFound
 from stratalog.herd.names import SIDES, dirty_store
 from stratalog.objectlog.check.damage import DamageKind
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.pipeline import HerdVerify, HerdVerifyOptions, latest_by_key, scrub_herd, verify_herd
 from stratalog.pipeline.check.findings import MEANINGS, Finding
-from stratalog.pipeline.check.scrub import scrub_herd
-from stratalog.pipeline.check.verify import HerdVerify, HerdVerifyOptions, verify_herd
-from stratalog.pipeline.materialize.job import materialize
-from stratalog.pipeline.materialize.merge import latest_by_key
+from stratalog.pipeline.materialize import materialize
 from stratalog.pipeline.outputs.output import Output
 from stratalog.pipeline.source.read import read_herd
 from stratalog.store import open_store

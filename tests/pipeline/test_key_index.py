@@ -16,8 +16,7 @@ from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Corrupt, Invalid, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.stored.manifest import load_manifest
-from stratalog.pipeline.compact.apply_keys import Judged, look, settle
-from stratalog.pipeline.compact.judge_keys import Verdict, by_offset, judge, without
+from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
 from stratalog.pipeline.compact.key_index import (
     INDEX_PATH,
     NO_ROWS,
@@ -36,6 +35,8 @@ from stratalog.pipeline.compact.key_index import (
     store_part,
 )
 from stratalog.pipeline.compact.key_query import Answer
+from stratalog.pipeline.compact.key_state import read_key_state
+from stratalog.pipeline.compact.key_verdict import Verdict, by_offset, judge, without
 from stratalog.pipeline.jobs.logs import LogRef
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import MemoryStore, Store
@@ -264,11 +265,11 @@ def test_an_index_is_that_of_this_log_as_it_is() -> None:
         ):
             assert wrong.why_not(manifest, "rule") is not None
         assert await replace_index(store, made(), None, patience())
-        standing = await look(store, LogRef(), "rule")
-        assert standing.index is not None
-        assert standing.start == 10
-        full = await look(store, LogRef(), "rule", incremental=False)
-        assert (full.index, full.start, full.etag) == (None, 1, standing.etag)
+        state = await read_key_state(store, LogRef(), "rule")
+        assert state.index is not None
+        assert state.start == 10
+        full = await read_key_state(store, LogRef(), "rule", incremental=False)
+        assert (full.index, full.start, full.etag) == (None, 1, state.etag)
 
     asyncio.run(main())
 
@@ -297,14 +298,14 @@ class TestAnErasureMeanwhile:
                 runtime=DEFAULT_RUNTIME,
             )
             await replace_index(store, index, None, patience())
-            standing = await look(store, LogRef(None, store.url), "r")
+            state = await read_key_state(store, LogRef(None, store.url), "r")
             made = await sl.erase(store, IndexSet.of([3]), options=AT_ONCE)
             assert made is not None
             assert made.complete
             part = await store_part(store, rows, 0, IndexNames(DEFAULT_RUNTIME), patience())
             dead = IndexSet.of([1] if something_is_dead else [])
             answer = Answer(1, Verdict(50, dead, dead), 1, (part,), True)
-            await settle(store, Judged(standing, answer), "r", options=AT_ONCE)
+            await apply_verdict(store, Judged(state, answer), "r", options=AT_ONCE)
             assert [row.path async for row in store.list("live/")] == []
             async with sl.LogReader.open(store) as reader:
                 left = [record.offset async for record in reader.records(1)]

@@ -17,18 +17,17 @@ from objectlog.whole_log import collect_roots, replace_bytes
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd import Herd, RollUpOptions, roll_up
 from stratalog.herd.names import log_store
-from stratalog.pipeline.jobs.trouble import Trouble
-from stratalog.pipeline.materialize.job import materialize
-from stratalog.pipeline.materialize.merge import LatestByKey, latest_by_key
-from stratalog.pipeline.materialize.merge_job import Merged, MergeJob, Work
-from stratalog.pipeline.materialize.results import (
+from stratalog.pipeline import Trouble, read_output
+from stratalog.pipeline.materialize import (
     Materialized,
     MaterializeOptions,
     MaterializeProgress,
+    materialize,
 )
+from stratalog.pipeline.materialize.merge import LatestByKey, latest_by_key
+from stratalog.pipeline.materialize.merge_job import Merged, MergeJob, Work
+from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
 from stratalog.pipeline.outputs.output import Output
-from stratalog.pipeline.outputs.publish import Outputs, load_output, tidy_outputs
-from stratalog.pipeline.outputs.read import read_output
 from stratalog.store.protocol import Store
 
 if TYPE_CHECKING:

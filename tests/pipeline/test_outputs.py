@@ -31,8 +31,8 @@ from stratalog.errors import (
 from stratalog.herd import Herd
 from stratalog.herd.names import log_store
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
 from stratalog.pipeline.outputs.output import Output, OutputFile, decode_output, folder_of
-from stratalog.pipeline.outputs.publish import Outputs, load_output, tidy_outputs
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import MemoryStore
 from stratalog.store.cas import Patience, put_once
@@ -70,14 +70,14 @@ class Worker:
 
     async def merge(self, log_id: str) -> Output | None:
         """Look, upload, publish. None if nothing was new."""
-        standing, _ = await self.outputs.look(log_id)
-        if not standing.records:
-            if standing.is_behind and standing.output is not None:
-                await self.outputs.advance(standing, standing.output)
+        state, _ = await self.outputs.look(log_id)
+        if not state.records:
+            if state.is_behind and state.output is not None:
+                await self.outputs.advance(state, state.output)
             return None
-        before = await offsets_in(self.root, standing.output)
-        files = await self.upload(log_id, [*before, *range(standing.start, standing.limit)])
-        return await self.outputs.publish(standing, files, SCHEMA)
+        before = await offsets_in(self.root, state.output)
+        files = await self.upload(log_id, [*before, *range(state.start, state.limit)])
+        return await self.outputs.publish(state, files, SCHEMA)
 
     async def upload(self, log_id: str, offsets: list[int]) -> list[OutputFile]:
         """Two files, so that half an output would show."""
@@ -301,8 +301,8 @@ class TestLooking:
             for is_deleted in (False, True):
                 cursor = await cursors.load("compaction")
                 await (cursor.delete() if is_deleted else cursor.move(3))
-                standing, _ = await Outputs(root, JOB).look(log_id)
-                assert standing.is_behind
+                state, _ = await Outputs(root, JOB).look(log_id)
+                assert state.is_behind
                 assert await Worker(root).merge(log_id) is None
                 assert await cursor_at(root, log_id) == before.upto
             assert await load_output(root, JOB, log_id) == before
@@ -337,9 +337,9 @@ class TestLooking:
         async def main() -> None:
             root, log_id = await merged_thrice()
             other = Outputs(root, "other", cursor="other")
-            standing, _ = await other.look(log_id)
-            assert (standing.start, standing.limit) == (1, 9)
-            await other.publish(standing, [], SCHEMA)
+            state, _ = await other.look(log_id)
+            assert (state.start, state.limit) == (1, 9)
+            await other.publish(state, [], SCHEMA)
             output = await Worker(root).merge(log_id)
             assert output is not None
             assert output.upto == 9
@@ -473,8 +473,8 @@ class TestTidying:
             with pytest.raises(NotFound, match="has no output"):
                 await load_output(root, JOB, log_id)
             await collect_roots(log_store(root, log_id), 1)
-            standing, _ = await Outputs(root, JOB).look(log_id)
-            assert (standing.start, standing.is_behind) == (2, False)
+            state, _ = await Outputs(root, JOB).look(log_id)
+            assert (state.start, state.is_behind) == (2, False)
 
         run(main())
 

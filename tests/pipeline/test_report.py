@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
+from stratalog.pipeline import html_of
 from stratalog.pipeline.outputs.sizes import HerdSize, LogSize
-from stratalog.pipeline.run.html_report import html_of
 from stratalog.pipeline.run.run_report import (
     LARGEST_MAX,
     TROUBLES_MAX,
@@ -21,7 +21,7 @@ from stratalog.pipeline.run.run_report import (
     Totals,
     largest_logs,
     size_bins,
-    told,
+    texts_of,
 )
 from stratalog.pipeline.run.svg_charts import Bar, bars, columns, next_power_of_two, nice_top
 from stratalog.store.counted import Usage
@@ -205,9 +205,9 @@ def test_the_numbers_of_a_report() -> None:
     assert (lines[0].log, lines[0].records_before, lines[0].output_rows) == ("customer-029", 290, 5)
     gone = largest_logs(BEFORE[-1:], [])
     assert (gone[0].records_before, gone[0].records_after) == (290, 0)
-    many = told(f"the log {number}" for number in range(TROUBLES_MAX + 3))
+    many = texts_of(f"the log {number}" for number in range(TROUBLES_MAX + 3))
     assert (len(many), many[-1]) == (TROUBLES_MAX + 1, "and 3 more")
-    assert told(["asked with password=hunter2"]) == ("asked with password=***",)
+    assert texts_of(["asked with password=hunter2"]) == ("asked with password=***",)
     assert made().ok
     facts = made().to_dict()
     assert facts["seconds"] == 74.0

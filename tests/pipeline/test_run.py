@@ -12,19 +12,22 @@ import pytest
 from objectlog.whole_log import FakeClock, check_whole_log, run
 from pipeline.herds import KEY, delete, drop, fill, ids_of, paths_below, root_of, store_of
 from stratalog.errors import Invalid, NotFound
-from stratalog.pipeline.check.audit import read_audit, runs
-from stratalog.pipeline.check.scrub import HerdScrubOptions, scrub_herd
-from stratalog.pipeline.check.verify import HerdVerifyOptions, verify_herd
-from stratalog.pipeline.collect.collect import HerdCollectOptions, collect_herd
-from stratalog.pipeline.materialize.merge import latest_by_key
-from stratalog.pipeline.outputs.read import read_output
-from stratalog.pipeline.run.run import (
+from stratalog.pipeline import (
+    HerdCollectOptions,
+    HerdScrubOptions,
+    HerdVerifyOptions,
     RunEvent,
     RunOptions,
-    _is_due,
+    collect_herd,
+    latest_by_key,
+    read_output,
     run_forever,
     run_pipeline,
+    scrub_herd,
+    verify_herd,
 )
+from stratalog.pipeline.check.audit import read_audit, runs
+from stratalog.pipeline.run.run import _is_due
 from stratalog.pipeline.run.run_report import STAGES, RunReport
 from stratalog.store import open_store
 

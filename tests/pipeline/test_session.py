@@ -17,8 +17,10 @@ import signals
 from jvm import SHORT_LIVED
 from s3_server import FOLDER_VARIABLE
 from stratalog.errors import Invalid, Unavailable
-from stratalog.pipeline.session import open_session, told_by_jvm
+from stratalog.pipeline.session import open_session
+from stratalog.pipeline.spark import requirements
 from stratalog.pipeline.spark.java import find_java
+from stratalog.pipeline.spark.jvm import reason_in_output
 from stratalog.pipeline.spark.settings import (
     Place,
     check_conf,
@@ -197,7 +199,7 @@ Usage: spark-submit [options] <app jar | python file | R file> [app arguments]
     ],
 )
 def test_of_all_that_a_jvm_prints_the_reason_is_kept(printed: str, told: str) -> None:
-    assert told_by_jvm(printed) == told
+    assert reason_in_output(printed) == told
 
 
 # ---- what is there -----------------------------------------------------------------------------
@@ -223,7 +225,9 @@ def test_the_modules_can_be_imported_without_pyspark() -> None:
 
 def test_what_spark_connect_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "has_session", lambda: False)
-    monkeypatch.setattr(sessions, "_has", lambda module: module not in ("grpc", "zstandard"))
+    monkeypatch.setattr(
+        requirements, "has_module", lambda module: module not in ("grpc", "zstandard")
+    )
     with pytest.raises(Invalid, match="not installed: grpcio, zstandard") as refused:
         open_session(remote="sc://127.0.0.1")
     assert 'pip install "pyspark[connect]==' in refused.value.hint
@@ -234,7 +238,7 @@ def test_nobody_at_the_address_is_said_at_once(
     kind: str, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "has_session", lambda: False)
-    monkeypatch.setattr(sessions, "_has", lambda _: True)
+    monkeypatch.setattr(requirements, "has_module", lambda _: True)
     for proxy in ("grpc_proxy", "https_proxy", "http_proxy"):
         monkeypatch.delenv(proxy, raising=False)
     address = f"127.0.0.1:{closed_port()}"

@@ -15,10 +15,11 @@ from objectlog.leftovers import unlinked_data
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed, StratalogError
 from stratalog.herd import Herd, roll_up
 from stratalog.objectlog.holds.upload_guard import list_stages
-from stratalog.pipeline.data_source.data_source import register
-from stratalog.pipeline.sink.data_sink import BatchSink, Target, _bodies, _located, _stage
-from stratalog.pipeline.sink.options import SinkOptions, parse_sink
-from stratalog.pipeline.spark.errors import readable_spark_errors
+from stratalog.pipeline import readable_spark_errors, register
+from stratalog.pipeline.sink.data_sink import BatchSink
+from stratalog.pipeline.sink.link_once import locate
+from stratalog.pipeline.sink.options import SinkOptions, Target, parse_sink
+from stratalog.pipeline.sink.upload_rows import _bodies, upload_rows
 
 PARTITIONS = 3
 
@@ -85,12 +86,12 @@ class TestBatch:
     def test_what_goes_wrong_after_the_rows_are_linked_is_no_failure(
         self, spark: SparkSession, log_url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Whoever were told that it failed would write it again."""
+        """A caller that got an error would write it again."""
         rows, options = pa.array([b"x"], pa.binary()), SinkOptions(url=log_url)
-        target = asyncio.run(_located(options, is_numbered=False))
+        target = asyncio.run(locate(options, is_numbered=False))
         sink = BatchSink(replace(target, job="no-such-stage"))
-        staged = _stage(target, iter([pa.record_batch([rows], names=["body"])]), None)
-        with caplog.at_level("INFO", "stratalog.pipeline.sink.data_sink"):
+        staged = upload_rows(target, iter([pa.record_batch([rows], names=["body"])]), None)
+        with caplog.at_level("INFO", "stratalog.pipeline.sink"):
             sink.commit([staged])
         assert bodies_of(log_url) == [b"x"]
         assert "were not removed" in caplog.text
@@ -231,7 +232,7 @@ class TestStream:
         target = Target(log_url, SinkOptions(url=log_url), query="q")
         rows = pa.record_batch([pa.array([b"x"], pa.binary())], names=["body"])
         with pytest.raises(Full):
-            _stage(target, iter([rows]), 1)
+            upload_rows(target, iter([rows]), 1)
         asyncio.run(swept(log_url))
 
     def test_each_batch_of_a_stream_by_hand(self, spark: SparkSession, tmp_path: Path) -> None:

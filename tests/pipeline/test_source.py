@@ -22,13 +22,13 @@ from pipeline.spark_logs import (
 )
 from stratalog.errors import Corrupt, Invalid, NotFound, Trimmed
 from stratalog.objectlog.stored.fragment import encode_fragment
+from stratalog.pipeline import readable_spark_errors
 from stratalog.pipeline.data_source.data_source import (
     HERD_RECORDS_TYPE,
     RECORDS_TYPE,
     StratalogSource,
     register,
 )
-from stratalog.pipeline.spark.errors import readable_spark_errors
 from stratalog.testing import Row
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -23,11 +23,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 import stratalog as sl
 from pipeline.spark_logs import RECORDS, collect_before, fill, rows_of
 from stratalog.errors import Invalid, NotFound, Trimmed
+from stratalog.pipeline import readable_spark_errors
 from stratalog.pipeline.data_source.data_source import SplitPartition, register
 from stratalog.pipeline.data_source.stream_reader import LogStreamReader
 from stratalog.pipeline.source import log_stream
 from stratalog.pipeline.source.options import parse_stream
-from stratalog.pipeline.spark.errors import readable_spark_errors
 from stratalog.testing import Row
 
 TERMINATION_S_MAX = 120

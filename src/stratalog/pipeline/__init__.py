@@ -20,178 +20,94 @@ from typing import TYPE_CHECKING
 from stratalog.renamed import renamed_modules
 
 if TYPE_CHECKING:
-    from stratalog.pipeline.check import (
-        Finding,
-        HerdScrub,
-        HerdScrubOptions,
-        HerdVerify,
-        HerdVerifyOptions,
-        LogScrub,
-        read_audit,
-        scrub_herd,
-        verify_herd,
-    )
-    from stratalog.pipeline.collect import HerdCollect, HerdCollectOptions, collect_herd
-    from stratalog.pipeline.compact import (
-        ByKey,
-        CompactedLog,
-        CompactedLogs,
-        HerdCompact,
-        HerdCompactOptions,
-        LogRetained,
-        compact_by_key,
-        compact_herd,
-        compact_log,
-        compact_logs_by_key,
-        erase_where,
-        live_set,
-        matching,
-    )
-    from stratalog.pipeline.data_source import register
-    from stratalog.pipeline.jobs import Trouble
-    from stratalog.pipeline.materialize import (
-        Materialized,
-        MaterializedLog,
-        MaterializeOptions,
-        latest_by_key,
-    )
-    from stratalog.pipeline.outputs import read_output
-    from stratalog.pipeline.run import (
-        RunEvent,
-        RunOptions,
-        RunReport,
-        StageReport,
-        html_of,
-        run_forever,
-        run_pipeline,
-    )
-    from stratalog.pipeline.session import open_session
-    from stratalog.pipeline.source import pinned_herd, pinned_log, read_herd, read_log
-    from stratalog.pipeline.spark import readable_spark_errors
+    from stratalog.pipeline.check import Finding as Finding
+    from stratalog.pipeline.check import HerdScrub as HerdScrub
+    from stratalog.pipeline.check import HerdScrubOptions as HerdScrubOptions
+    from stratalog.pipeline.check import HerdVerify as HerdVerify
+    from stratalog.pipeline.check import HerdVerifyOptions as HerdVerifyOptions
+    from stratalog.pipeline.check import LogScrub as LogScrub
+    from stratalog.pipeline.check import read_audit as read_audit
+    from stratalog.pipeline.check import scrub_herd as scrub_herd
+    from stratalog.pipeline.check import verify_herd as verify_herd
+    from stratalog.pipeline.collect import HerdCollect as HerdCollect
+    from stratalog.pipeline.collect import HerdCollectOptions as HerdCollectOptions
+    from stratalog.pipeline.collect import collect_herd as collect_herd
+    from stratalog.pipeline.compact import ByKey as ByKey
+    from stratalog.pipeline.compact import CompactedLog as CompactedLog
+    from stratalog.pipeline.compact import CompactedLogs as CompactedLogs
+    from stratalog.pipeline.compact import HerdCompact as HerdCompact
+    from stratalog.pipeline.compact import HerdCompactOptions as HerdCompactOptions
+    from stratalog.pipeline.compact import LogRetained as LogRetained
+    from stratalog.pipeline.compact import compact_by_key as compact_by_key
+    from stratalog.pipeline.compact import compact_herd as compact_herd
+    from stratalog.pipeline.compact import compact_log as compact_log
+    from stratalog.pipeline.compact import compact_logs_by_key as compact_logs_by_key
+    from stratalog.pipeline.compact import erase_where as erase_where
+    from stratalog.pipeline.compact import live_set as live_set
+    from stratalog.pipeline.compact import matching as matching
+    from stratalog.pipeline.data_source import register as register
+    from stratalog.pipeline.jobs import Trouble as Trouble
+    from stratalog.pipeline.materialize import Materialized as Materialized
+    from stratalog.pipeline.materialize import MaterializedLog as MaterializedLog
+    from stratalog.pipeline.materialize import MaterializeOptions as MaterializeOptions
+    from stratalog.pipeline.materialize import latest_by_key as latest_by_key
+    from stratalog.pipeline.outputs import read_output as read_output
+    from stratalog.pipeline.run import RunEvent as RunEvent
+    from stratalog.pipeline.run import RunOptions as RunOptions
+    from stratalog.pipeline.run import RunReport as RunReport
+    from stratalog.pipeline.run import StageReport as StageReport
+    from stratalog.pipeline.run import html_of as html_of
+    from stratalog.pipeline.run import run_forever as run_forever
+    from stratalog.pipeline.run import run_pipeline as run_pipeline
+    from stratalog.pipeline.session import open_session as open_session
+    from stratalog.pipeline.source import pinned_herd as pinned_herd
+    from stratalog.pipeline.source import pinned_log as pinned_log
+    from stratalog.pipeline.source import read_herd as read_herd
+    from stratalog.pipeline.source import read_log as read_log
+    from stratalog.pipeline.spark import readable_spark_errors as readable_spark_errors
 
-__all__ = [
-    "ByKey",
-    "CompactedLog",
-    "CompactedLogs",
-    "Finding",
-    "HerdCollect",
-    "HerdCollectOptions",
-    "HerdCompact",
-    "HerdCompactOptions",
-    "HerdScrub",
-    "HerdScrubOptions",
-    "HerdVerify",
-    "HerdVerifyOptions",
-    "LogRetained",
-    "LogScrub",
-    "MaterializeOptions",
-    "Materialized",
-    "MaterializedLog",
-    "RunEvent",
-    "RunOptions",
-    "RunReport",
-    "StageReport",
-    "Trouble",
-    "collect_herd",
-    "compact_by_key",
-    "compact_herd",
-    "compact_log",
-    "compact_logs_by_key",
-    "erase_where",
-    "html_of",
-    "latest_by_key",
-    "live_set",
-    "matching",
-    "open_session",
-    "pinned_herd",
-    "pinned_log",
-    "read_audit",
-    "read_herd",
-    "read_log",
-    "read_output",
-    "readable_spark_errors",
-    "register",
-    "run_forever",
-    "run_pipeline",
-    "scrub_herd",
-    "verify_herd",
-]
-
-_HOMES = {
-    "ByKey": "compact",
-    "CompactedLog": "compact",
-    "CompactedLogs": "compact",
-    "Finding": "check",
-    "HerdCollect": "collect",
-    "HerdCollectOptions": "collect",
-    "HerdCompact": "compact",
-    "HerdCompactOptions": "compact",
-    "HerdScrub": "check",
-    "HerdScrubOptions": "check",
-    "HerdVerify": "check",
-    "HerdVerifyOptions": "check",
-    "LogRetained": "compact",
-    "LogScrub": "check",
-    "MaterializeOptions": "materialize",
-    "Materialized": "materialize",
-    "MaterializedLog": "materialize",
-    "RunEvent": "run",
-    "RunOptions": "run",
-    "RunReport": "run",
-    "StageReport": "run",
-    "Trouble": "jobs",
-    "collect_herd": "collect",
-    "compact_herd": "compact",
-    "compact_by_key": "compact",
-    "compact_log": "compact",
-    "compact_logs_by_key": "compact",
-    "html_of": "run",
-    "latest_by_key": "materialize",
-    "live_set": "compact",
-    "erase_where": "compact",
-    "matching": "compact",
-    "open_session": "session",
-    "pinned_herd": "source",
-    "pinned_log": "source",
-    "read_audit": "check",
-    "read_herd": "source",
-    "read_log": "source",
-    "read_output": "outputs",
-    "readable_spark_errors": "spark",
-    "register": "data_source",
-    "run_forever": "run",
-    "run_pipeline": "run",
-    "scrub_herd": "check",
-    "verify_herd": "check",
+_NAMES = {
+    "check": """
+        Finding HerdScrub HerdScrubOptions HerdVerify HerdVerifyOptions LogScrub read_audit
+        scrub_herd verify_herd
+    """,
+    "collect": "HerdCollect HerdCollectOptions collect_herd",
+    "compact": """
+        ByKey CompactedLog CompactedLogs HerdCompact HerdCompactOptions LogRetained compact_by_key
+        compact_herd compact_log compact_logs_by_key erase_where live_set matching
+    """,
+    "data_source": "register",
+    "jobs": "Trouble",
+    "materialize": "Materialized MaterializedLog MaterializeOptions latest_by_key",
+    "outputs": "read_output",
+    "run": "RunEvent RunOptions RunReport StageReport html_of run_forever run_pipeline",
+    "session": "open_session",
+    "source": "pinned_herd pinned_log read_herd read_log",
+    "spark": "readable_spark_errors",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
+__all__ = sorted(_HOMES)
+
+_OLD_MODULES = """
+    audit herd_collect herd_scrub herd_verify merging output_reading reading report
+"""
 renamed_modules(
     {
-        **dict.fromkeys(
-            [
-                "stratalog.pipeline.audit",
-                "stratalog.pipeline.herd_collect",
-                "stratalog.pipeline.herd_scrub",
-                "stratalog.pipeline.herd_verify",
-                "stratalog.pipeline.merging",
-                "stratalog.pipeline.output_reading",
-                "stratalog.pipeline.reading",
-                "stratalog.pipeline.report",
-            ],
-            "stratalog.pipeline",
-        ),
+        **{f"stratalog.pipeline.{old}": "stratalog.pipeline" for old in _OLD_MODULES.split()},
         "stratalog.pipeline.spark_errors": "stratalog.pipeline.spark",
     }
 )
 
+if not TYPE_CHECKING:  # a checker would believe that every name is there
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'stratalog.pipeline' has no attribute {name!r}")
-    value: object = getattr(import_module(f"stratalog.pipeline.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'stratalog.pipeline' has no attribute {name!r}")
+        value = getattr(import_module(f"stratalog.pipeline.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from stratalog.errors import StratalogError, Unknown
@@ -117,25 +118,19 @@ class Supply:
         return count
 
 
+@dataclass
 class Writers:
     """All writers of a soak, with counts of their fates."""
 
-    def __init__(
-        self,
-        run: str,
-        options: SoakOptions,
-        ledger: Ledger,
-        history: History,
-        runtime: Runtime,
-        open_writer: OpenWriter,
-    ) -> None:
-        self._run = run
-        self._options = options
-        self._ledger = ledger
-        self._history = history
-        self._runtime = runtime
-        self._open = open_writer
-        self.supply = Supply(options, ledger, runtime)
+    run: str
+    options: SoakOptions
+    ledger: Ledger
+    history: History
+    runtime: Runtime
+    open_writer: OpenWriter
+
+    def __post_init__(self) -> None:
+        self.supply = Supply(self.options, self.ledger, self.runtime)
         self.appends = Meter()
         self.opened = self.killed = self.troubles = 0
 
@@ -143,7 +138,7 @@ class Writers:
         """Keep one writer open until the soak ends, each for a while."""
         while not stopping.is_set():
             try:
-                writer = await self._open(name, self._draw_options())
+                writer = await self.open_writer(name, self._draw_options())
             except StratalogError:
                 self.troubles += 1
                 await pause(stopping, REOPEN_S)
@@ -158,12 +153,12 @@ class Writers:
     async def _let_live(self, writer: SoakWriter, stopping: asyncio.Event) -> None:
         ending = asyncio.Event()
         callers = [
-            asyncio.ensure_future(self._call(writer, ending)) for _ in range(self._options.callers)
+            asyncio.ensure_future(self._call(writer, ending)) for _ in range(self.options.callers)
         ]
         whole_life = asyncio.ensure_future(pause(stopping, self._draw_life_s()))
         try:
             await asyncio.wait([*callers, whole_life], return_when=asyncio.FIRST_COMPLETED)
-            if self._runtime.random() < 0.5 and whole_life.done() and not stopping.is_set():
+            if self.runtime.random() < 0.5 and whole_life.done() and not stopping.is_set():
                 self.killed += 1
                 await writer.kill()
             else:
@@ -178,56 +173,56 @@ class Writers:
 
     async def _call(self, writer: SoakWriter, ending: asyncio.Event) -> None:
         """Append until ``ending``, or until an append is not acknowledged."""
-        number = self._ledger.open_writer()
+        number = self.ledger.open_writer()
         try:
             while not ending.is_set():
                 count = self.supply.take()
                 if count == 0:
-                    await asyncio.sleep(TICK_S * (0.5 + self._runtime.random()))
+                    await asyncio.sleep(TICK_S * (0.5 + self.runtime.random()))
                 elif not await self._append(writer, number, count):
                     return
         finally:
-            self._ledger.retire(number)
+            self.ledger.retire(number)
 
     async def _append(self, writer: SoakWriter, number: int, count: int) -> bool:
         clock = asyncio.get_running_loop().time
-        call = self._ledger.call(number, count)
+        call = self.ledger.call(number, count)
         bodies = [
-            encode_described(SelfDescribed(self._run, number, each, self._draw_length()))
+            encode_described(SelfDescribed(self.run, number, each, self._draw_length()))
             for each in range(call.first, call.first + count)
         ]
-        noted = self._history.call(f"{number}", "append", bodies, [(number, call.first, count)])
+        noted = self.history.call(f"{number}", "append", bodies, [(number, call.first, count)])
         started_s = clock()
         try:
             position = await writer.append(bodies)
         except (Unknown, asyncio.CancelledError) as error:
-            self._ledger.doubt(call)
-            self._history.unknown(noted)
+            self.ledger.doubt(call)
+            self.history.unknown(noted)
             if isinstance(error, asyncio.CancelledError):
                 raise
             return False
         except StratalogError:
             self.troubles += 1
-            self._ledger.fail(call)
-            self._history.failed(noted)
+            self.ledger.fail(call)
+            self.history.failed(noted)
             return False
         self.appends.add(clock() - started_s)
-        self._ledger.acknowledge(call, position.offset, position.timestamp_us)
-        self._history.ok(noted, position.offset)
+        self.ledger.acknowledge(call, position.offset, position.timestamp_us)
+        self.history.ok(noted, position.offset)
         return True
 
     def _draw_life_s(self) -> float:
-        return self._options.life_s * (0.2 + 1.6 * self._runtime.random())
+        return self.options.life_s * (0.2 + 1.6 * self.runtime.random())
 
     def _draw_length(self) -> int:
-        mean = self._options.record_bytes - HEADER_BYTES
-        if self._runtime.random() * LARGE_ONE_IN < 1:
+        mean = self.options.record_bytes - HEADER_BYTES
+        if self.runtime.random() * LARGE_ONE_IN < 1:
             mean *= LARGE_TIMES
-        return min(LENGTH_MAX, HEADER_BYTES + int(2 * mean * self._runtime.random()))
+        return min(LENGTH_MAX, HEADER_BYTES + int(2 * mean * self.runtime.random()))
 
     def _draw_options(self) -> WriterOptions:
         """Draw another shape of fragments and of the tree for each opening."""
-        draw = self._runtime.random
+        draw = self.runtime.random
         rollup = 2 + int(11 * draw())
         return WriterOptions(
             on_fenced="reopen",

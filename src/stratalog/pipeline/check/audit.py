@@ -30,7 +30,7 @@ from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, refuse_newer_format
 from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
 from stratalog.pipeline.jobs import open_root, place_of
-from stratalog.pipeline.spark import frame_of
+from stratalog.pipeline.spark import frame_of, struct_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store, put_once
 
@@ -61,11 +61,6 @@ SCHEMA = pa.schema(
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("detail", pa.string(), nullable=False),
     ]
-)
-DDL = (
-    "object string not null, log string, log_id string not null, path string not null, "
-    "start bigint, limit bigint, records bigint not null, num_bytes bigint not null, "
-    "expected_sum string, actual_sum string, verdict string not null, detail string not null"
 )
 
 
@@ -196,16 +191,16 @@ async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME
     some = [each.run for each in audits if each.partial]
     stale = _name_at(runtime.now_us() - UNENDED_S * 1_000_000)
     kept, known = {*whole[-keep:], *some[-keep:]}, {*ended}
-    doomed = [
+    to_delete = [
         path
         async for run, _, path in _objects(root)
         if run not in kept and (run in known or run < stale)
     ]
-    doomed.sort(key=lambda path: path.endswith(f"/{AUDIT}"), reverse=True)
-    for start in range(0, len(doomed), DELETE_BATCH):
-        batch = doomed[start : start + DELETE_BATCH]
+    to_delete.sort(key=lambda path: path.endswith(f"/{AUDIT}"), reverse=True)
+    for start in range(0, len(to_delete), DELETE_BATCH):
+        batch = to_delete[start : start + DELETE_BATCH]
         await delete_surely(root, batch, Patience(runtime, TIMEOUT_S))
-    return len(doomed)
+    return len(to_delete)
 
 
 def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> DataFrame:
@@ -222,7 +217,7 @@ def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> Da
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt(f"{path} is no part of an audit: {error}", path=path) from None
 
-    return frame_of(spark, loop_thread().run(load).parts, make, DDL)
+    return frame_of(spark, loop_thread().run(load).parts, make, struct_of(SCHEMA))
 
 
 def _root(place: str) -> Store:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stratalog.objectlog.check import DamageKind
+from stratalog.objectlog.check import Damage, DamageKind
 
 MEANINGS = {
     "unreadable": (
@@ -75,3 +75,11 @@ def _texts(kind: str) -> tuple[str, str]:
         return MEANINGS[kind]
     damage = _DAMAGES[kind]
     return damage.meaning, damage.remedy
+
+
+def describe(damage: Damage) -> str:
+    """A damage in one line."""
+    parts = [damage.kind.value, damage.detail]
+    if damage.expected is not None or damage.actual is not None:
+        parts.append(f"expected {damage.expected}, found {damage.actual}")
+    return ": ".join(filter(None, parts))

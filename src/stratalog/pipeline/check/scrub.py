@@ -2,16 +2,16 @@
 
     logs ──► walk trees ──► shuffle fragments ──► examine ──► add up by log ──► audit
              in tasks       mixes and divides     in tasks    in Spark
+             (scrub_walk_tasks)                         (scrub_examine_tasks)
 
 All records of a log must add up to what its manifest says: ``setsum`` without ``collected``. The
 eight columns of the sums are added as whole numbers, by Spark, first in each task and then over
 all, and taken modulo their primes at the end. What is compared, and how damage is called, is the
-library's: ``stratalog scrub`` of the same log finds the same. ``audit`` tells what is left behind.
+library's: ``stratalog scrub`` of the same log finds the same. ``audit`` is what is left behind.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,33 +26,33 @@ from stratalog.errors import NotFound, StratalogError
 from stratalog.objectlog.check import DamageKind
 from stratalog.objectlog.stored import MANIFEST_PATH, is_being_destroyed, load_any_manifest
 from stratalog.pipeline.check.audit import Audit, new_run, put_audit, put_part, tidy_audits
+from stratalog.pipeline.check.scrub_examine_tasks import examine
 from stratalog.pipeline.check.scrub_results import AddedUp, HerdScrub, LogScrub, audit_rows
-from stratalog.pipeline.check.scrub_tasks import (
-    COLUMNS,
-    COUNTS,
-    EXAMINED_DDL,
-    WALKED,
-    WALKED_DDL,
-    Walked,
-    examine,
-    walk,
-)
+from stratalog.pipeline.check.scrub_rows import COLUMNS, COUNTS, EXAMINED, WALKED, Walked
+from stratalog.pipeline.check.scrub_walk_tasks import walk
 from stratalog.pipeline.jobs import (
     HERE_MAX,
+    HerdJob,
     LogRef,
-    find_logs,
+    check_here_max,
+    gather_bounded,
     has_lost_manifest,
-    open_root,
-    place_of,
     require,
     resolve,
     shares_of,
 )
 from stratalog.pipeline.source import SPLIT_BYTES
-from stratalog.pipeline.spark import OnTasks, frame_of, readable_spark_errors, slots_of, watched
+from stratalog.pipeline.spark import (
+    OnProgress,
+    frame_of,
+    readable_spark_errors,
+    slots_of,
+    struct_of,
+    watched,
+)
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import PRIMES
-from stratalog.store import CountedStore, PatientStore, Store
+from stratalog.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +82,7 @@ class HerdScrubOptions:
 
     def __post_init__(self) -> None:
         require(self.tasks_per_slot >= 1, "tasks_per_slot is at least 1")
-        require(self.here_max >= 0, "here_max is not negative")
+        check_here_max(self.here_max)
         require(self.keep_audits >= 1, "keep_audits is at least 1")
         require(self.timeout_s > 0, "timeout_s is positive")
 
@@ -97,42 +97,63 @@ def scrub_herd(
     logs: Sequence[str] | None = None,
     log_ids: Sequence[str] | None = None,
     options: HerdScrubOptions = DEFAULT_OPTIONS,
-    on_progress: OnTasks | None = None,
+    on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> HerdScrub:
     """Read and hash every record of these logs, or of all, and leave an audit table.
 
-    ``on_progress`` hears, in another thread, how many of Spark's tasks have ended.
+    ``on_progress`` counts Spark's tasks. It is called in another thread.
     """
-    place, started_us, run = place_of(root_url), runtime.now_us(), new_run(runtime)
-    counted = CountedStore(open_root(place))
-    root = PatientStore(counted, runtime, options.timeout_s)
-    refs = loop_thread().run(lambda: find_logs(root, names=logs, log_ids=log_ids))
-    found = AddedUp()
+    job = HerdJob(spark, root_url, runtime, timeout_s=options.timeout_s)
+    run, refs, found = new_run(runtime), job.find(logs, log_ids), AddedUp()
     with readable_spark_errors(), watched(spark, on_progress):
-        fragments = _walked_here(place, refs, options, found)
-        examined = _examined(spark, place, refs, fragments, run, options)
+        fragments = _walked_here(job.place, refs, options, found)
+        examined = _examined(spark, job.place, refs, fragments, run, options)
         found.add_rows(_added_up(examined).toArrow())
+    job.add(usage=found.usage)
+    partial = logs is not None or log_ids is not None
+    return loop_thread().run(lambda: _audited(job, run, refs, found, options, partial=partial))
 
-    async def settle() -> HerdScrub:
-        kept = await _without_dropped(root, found.logs(refs))
-        rows = [row for log in kept for row in audit_rows(log)]
-        own = [await put_part(root, run, rows, runtime)] if rows else []
-        scrubbed = HerdScrub(
-            run=run,
-            logs=tuple(sorted(kept, key=lambda log: (log.label, log.log_id))),
-            gone=len(refs) - len(kept),
-            seconds=(runtime.now_us() - started_us) / 1e6,
-            usage=found.usage + counted.usage,
-        )
-        times_us = (started_us, runtime.now_us())
-        partial = logs is not None or log_ids is not None
-        audit = _audit(scrubbed, *times_us, [*found.parts, *own], partial=partial)
-        await put_audit(root, audit, runtime)
-        await tidy_audits(root, options.keep_audits, runtime)
-        return scrubbed
 
-    return loop_thread().run(settle)
+async def _audited(
+    job: HerdJob,
+    run: str,
+    refs: Sequence[LogRef],
+    found: AddedUp,
+    options: HerdScrubOptions,
+    *,
+    partial: bool,
+) -> HerdScrub:
+    """What was found, left behind as an audit."""
+    kept = await _without_dropped(job.root, found.logs(refs))
+    rows = [row for log in kept for row in audit_rows(log)]
+    own = [await put_part(job.root, run, rows, job.runtime)] if rows else []
+    scrubbed = HerdScrub(
+        run=run,
+        logs=tuple(sorted(kept, key=lambda log: (log.label, log.log_id))),
+        gone=len(refs) - len(kept),
+        seconds=job.seconds,
+        usage=job.usage,
+    )
+    audit = Audit(
+        run=run,
+        started_us=job.started_us,
+        ended_us=job.runtime.now_us(),
+        logs=len(scrubbed.logs),
+        fragments=scrubbed.fragments,
+        records=scrubbed.records,
+        num_bytes=scrubbed.num_bytes,
+        damages=scrubbed.damages,
+        troubles=len(scrubbed.troubles),
+        expected_sum=scrubbed.expected_sum,
+        actual_sum=scrubbed.actual_sum,
+        collected_sum=scrubbed.collected_sum,
+        parts=tuple(sorted([*found.parts, *own])),
+        partial=partial,
+    )
+    await put_audit(job.root, audit, job.runtime)
+    await tidy_audits(job.root, options.keep_audits, job.runtime)
+    return scrubbed
 
 
 def _walked_here(
@@ -164,7 +185,7 @@ def _examined(
     run: str,
     options: HerdScrubOptions,
 ) -> DataFrame:
-    """One row for each fragment of all logs, which are walked by tasks if nobody did it before."""
+    """One row for each fragment of all logs, which tasks walk unless that was done."""
     timeout_s, slots = options.timeout_s, slots_of(spark)
 
     def walk_share(share: Sequence[LogRef]) -> Iterator[pa.RecordBatch]:
@@ -175,10 +196,10 @@ def _examined(
 
     if fragments is not None:
         shares = _even_shares(fragments, slots)
-        return frame_of(spark, shares, lambda share: examine_share([share]), EXAMINED_DDL)
-    walked = frame_of(spark, shares_of(refs, WALKS_PER_SLOT * slots), walk_share, WALKED_DDL)
+        return frame_of(spark, shares, lambda share: examine_share([share]), struct_of(EXAMINED))
+    walked = frame_of(spark, shares_of(refs, WALKS_PER_SLOT * slots), walk_share, struct_of(WALKED))
     mixed = walked.repartition(slots * options.tasks_per_slot, "log_id", "entry")
-    return mixed.mapInArrow(examine_share, EXAMINED_DDL)
+    return mixed.mapInArrow(examine_share, struct_of(EXAMINED))
 
 
 def _even_shares(fragments: pa.Table, slots: int) -> list[pa.RecordBatch]:
@@ -209,26 +230,25 @@ def _added_up(examined: DataFrame) -> DataFrame:
 
 async def _without_dropped(root: Store, found: Sequence[LogScrub | Walked]) -> list[LogScrub]:
     """The logs that are still there: what is being destroyed looks damaged."""
-    room = asyncio.Semaphore(CONFIRM_AT_ONCE)
 
     async def look(each: LogScrub | Walked) -> LogScrub | None:
         if isinstance(each, LogScrub):
-            if not each.damages:  # what was not read is no damage, and is told
+            if not each.damages:  # what was not read is no damage, but a trouble
                 return each
             ref, log = LogRef(each.log, each.log_id), each
             kinds = {damage.kind for damage in each.damages}
         else:
             ref, kinds = each.ref, set()
             log = LogScrub(log=ref.name, log_id=ref.log_id or "", trouble=str(each.error))
-        async with room:
-            lost = DamageKind.MANIFEST_MISSING in kinds
-            return None if await _is_dropped(root, ref, lost=lost) else log
+        lost = DamageKind.MANIFEST_MISSING in kinds
+        return None if await _is_dropped(root, ref, lost=lost) else log
 
-    return [log for log in await asyncio.gather(*map(look, found)) if log is not None]
+    looked = await gather_bounded(found, look, CONFIRM_AT_ONCE)
+    return [log for log in looked if log is not None]
 
 
 async def _is_dropped(root: Store, ref: LogRef, *, lost: bool) -> bool:
-    """Whether the herd has let go of a log since it was found.
+    """Whether a log was dropped since it was found.
 
     A log that is destroyed loses its manifest last. One that was found without it has ``lost`` it.
     """
@@ -241,24 +261,3 @@ async def _is_dropped(root: Store, ref: LogRef, *, lost: bool) -> bool:
         return error.path != MANIFEST_PATH or not (lost or await has_lost_manifest(root, ref))
     except StratalogError:
         return False
-
-
-def _audit(
-    scrubbed: HerdScrub, started_us: int, ended_us: int, parts: Sequence[str], *, partial: bool
-) -> Audit:
-    return Audit(
-        run=scrubbed.run,
-        started_us=started_us,
-        ended_us=ended_us,
-        logs=len(scrubbed.logs),
-        fragments=scrubbed.fragments,
-        records=scrubbed.records,
-        num_bytes=scrubbed.num_bytes,
-        damages=scrubbed.damages,
-        troubles=len(scrubbed.troubles),
-        expected_sum=scrubbed.expected_sum,
-        actual_sum=scrubbed.actual_sum,
-        collected_sum=scrubbed.collected_sum,
-        parts=tuple(sorted(parts)),
-        partial=partial,
-    )

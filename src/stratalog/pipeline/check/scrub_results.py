@@ -13,8 +13,9 @@ import pyarrow as pa
 from stratalog.objectlog.check import Damage, DamageKind, ScrubReport
 from stratalog.objectlog.stored import MANIFEST_PATH
 from stratalog.pipeline.check.audit import OK, UNREAD, AuditRow
-from stratalog.pipeline.check.scrub_tasks import COLUMNS, COUNTS, Note, Walked, describe
-from stratalog.pipeline.jobs import LogRef
+from stratalog.pipeline.check.findings import describe
+from stratalog.pipeline.check.scrub_rows import COLUMNS, COUNTS, Note, Walked
+from stratalog.pipeline.jobs import Held, LogRef
 from stratalog.setsum import Setsum
 from stratalog.store import Usage
 
@@ -58,7 +59,7 @@ class LogScrub:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HerdScrub:
+class HerdScrub(Held):
     """What was found in all of them."""
 
     run: str
@@ -74,14 +75,6 @@ class HerdScrub:
     @property
     def fragments(self) -> int:
         return sum(each.fragments for each in self.logs)
-
-    @property
-    def records(self) -> int:
-        return sum(each.records for each in self.logs)
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(each.num_bytes for each in self.logs)
 
     @property
     def compared(self) -> tuple[LogScrub, ...]:
@@ -100,7 +93,7 @@ class HerdScrub:
 
     @property
     def collected_sum(self) -> str:
-        """What all records add up to that these logs have let go of, as the manifests say."""
+        """What all collected records of these logs add up to, as the manifests say."""
         return _total(each.collected_sum for each in self.compared)
 
     @property
@@ -158,12 +151,12 @@ class AddedUp:
         """Each of these logs as it was found; as it was walked, if that failed."""
         walked = [self._judged(log_id, each) for log_id, each in self._walked.items()]
         names = {each.ref.name for each in self._walked.values()}
-        unheard = [
-            LogScrub(log=ref.name, log_id=ref.log_id or "", trouble="no task has told of it")
+        unreported = [
+            LogScrub(log=ref.name, log_id=ref.log_id or "", trouble="no task has reported it")
             for ref in refs
             if ref.name not in names and ref.log_id not in self._walked
         ]
-        return [*walked, *unheard]
+        return [*walked, *unreported]
 
     def _judged(self, log_id: str, walked: Walked) -> LogScrub | Walked:
         report, ref = walked.report, walked.ref
@@ -228,7 +221,7 @@ def _total(sums: Iterable[str | None]) -> str:
 
 
 def audit_rows(log: LogScrub) -> Iterator[AuditRow]:
-    """The row of a log, and those of all that is odd in it besides fragments."""
+    """The row of a log, and one for each oddity in it besides those of fragments."""
     verdict, detail = OK, ""
     if log.damages:
         verdict = log.damages[0].kind.value
@@ -264,7 +257,7 @@ def audit_rows(log: LogScrub) -> Iterator[AuditRow]:
 
 
 def _is_of_a_fragment(damage: Damage) -> bool:
-    """Whether the row of a fragment tells of it. Names are compared when the tree is walked."""
+    """Whether the row of a fragment has it. Names are compared when the tree is walked."""
     if not damage.path.startswith("log/") or damage.kind is DamageKind.FRAGMENT_PATH:
         return False
     return damage.kind.value.startswith("fragment-") or damage.kind is DamageKind.OBJECT_REFUSED

@@ -5,21 +5,19 @@
     its output    is not ahead of the tail and not behind the cursor; its files have their sizes
     its mark      if records wait after the cursor, some dirty log has a mark for all of them
 
-Reads a handful of objects a log, and the dirty logs once. With ``records`` every record is read as
-well. Nothing is written.
+Reads a handful of objects for each log, and the dirty logs once. With ``records`` every record is
+read as well. Read-only.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, StratalogError
-from stratalog.herd import COMPACTION, check_name, log_store
-from stratalog.objectlog.holds import cursor_path
+from stratalog.herd import COMPACTION, log_store
 from stratalog.objectlog.stored import load_any_manifest
 from stratalog.pipeline.check.findings import Finding
 from stratalog.pipeline.check.marks import Marks, read_marks
@@ -27,22 +25,21 @@ from stratalog.pipeline.check.verify_tasks import LogVerify, LookAtLog, offset_o
 from stratalog.pipeline.jobs import (
     HERE_MAX,
     LOGS_AT_ONCE,
+    Held,
+    HerdJob,
     Trouble,
-    find_logs,
-    for_each_log,
-    open_root,
-    place_of,
-    require,
+    check_cursor_and_job,
+    check_here_max,
+    gather_bounded,
 )
-from stratalog.pipeline.spark import OnTasks
+from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, PatientStore, Store, Usage
+from stratalog.store import Store, Usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOKS_MAX = 3
-TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +62,12 @@ class HerdVerifyOptions:
     """So many logs are looked at by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        cursor_path(self.cursor)
-        if self.job is not None:
-            check_name(self.job, "job")
-        require(self.here_max >= 0, "here_max is not negative")
+        check_cursor_and_job(self.cursor, self.job)
+        check_here_max(self.here_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HerdVerify:
+class HerdVerify(Held):
     """What was shown of all."""
 
     logs: tuple[LogVerify, ...]
@@ -90,14 +85,6 @@ class HerdVerify:
         return not self.findings and not self.troubles
 
     @property
-    def records(self) -> int:
-        return sum(each.records for each in self.logs)
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(each.num_bytes for each in self.logs)
-
-    @property
     def waiting(self) -> int:
         """How many logs have records after their cursor."""
         return sum(each.waiting > 0 for each in self.logs)
@@ -113,32 +100,28 @@ def verify_herd(
     logs: Sequence[str] | None = None,
     log_ids: Sequence[str] | None = None,
     options: HerdVerifyOptions = DEFAULT_OPTIONS,
-    on_progress: OnTasks | None = None,
+    on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> HerdVerify:
     """Show that these logs, or all, fit together with their cursors, outputs and marks."""
-    place, started_us = place_of(root_url), runtime.now_us()
-    counted = CountedStore(open_root(place))
-    root = PatientStore(counted, runtime, TIMEOUT_S)
-    refs = loop_thread().run(lambda: find_logs(root, names=logs, log_ids=log_ids))
-    looked = for_each_log(
-        spark,
-        place,
-        refs,
+    job = HerdJob(spark, root_url, runtime)
+    looked = job.for_each(
+        job.find(logs, log_ids),
         LookAtLog(options.cursor, options.job, options.records, options.outputs),
         here_max=0 if options.records else options.here_max,
-        on_tasks=on_progress,
+        on_progress=on_progress,
     )
-    seen = {each.log_id: each for each in looked.values}
-    marks, unmarked = loop_thread().run(lambda: _unmarked(root, seen, options.cursor, runtime))
+    marks, unmarked = loop_thread().run(
+        lambda: _unmarked(job.root, looked.values, options.cursor, runtime)
+    )
     unreadable = [
-        Finding(kind="unreadable", log=each.ref.label, detail=str(each.error))
-        for each in looked.outcomes
+        Finding(kind="unreadable", log=each.log, detail=str(each.error))
+        for each in job.troubles
         if isinstance(each.error, Corrupt)
     ]
+    job.troubles = [each for each in job.troubles if not isinstance(each.error, Corrupt)]
     return HerdVerify(
         logs=tuple(looked.values),
-        gone=looked.gone,
         marks=marks.count,
         findings=(
             *(Finding(kind="marks-unreadable", log=None, detail=each) for each in marks.unread),
@@ -146,22 +129,20 @@ def verify_herd(
             *unreadable,
             *unmarked,
         ),
-        troubles=tuple(each for each in looked.troubles if not isinstance(each.error, Corrupt)),
-        seconds=(runtime.now_us() - started_us) / 1e6,
-        usage=looked.usage + counted.usage,
+        **job.ended(),
     )
 
 
 async def _unmarked(
-    root: Store, seen: Mapping[str, LogVerify], cursor: str, runtime: Runtime
+    root: Store, seen: Sequence[LogVerify], cursor: str, runtime: Runtime
 ) -> tuple[Marks, list[Finding]]:
     """The logs with records that no roll-up will find.
 
     The marks are read after the logs: whatever was linked then had been marked before. A mark may
-    have gone since, if the cursor has passed it, or have moved from one dirty log to another while
-    they were read. So both are looked at again before anything is told.
+    have gone since because the cursor has passed it, or have moved from one dirty log to another
+    while they were read. So a suspect is looked at again before it becomes a finding.
     """
-    suspects = [each for each in seen.values() if each.waiting]
+    suspects = [each for each in seen if each.waiting]
     marks = await read_marks(root, runtime)
     for look in range(LOOKS_MAX):
         suspects = [each for each in suspects if not marks.cover(each.log_id, each.tail)]
@@ -184,17 +165,15 @@ async def _still_waiting(
     root: Store, suspects: Sequence[LogVerify], cursor: str
 ) -> list[LogVerify]:
     """Those whose records are there and not passed by the cursor yet."""
-    room = asyncio.Semaphore(LOGS_AT_ONCE)
 
     async def waits(log: LogVerify) -> bool:
         store = log_store(root, log.log_id)
-        async with room:
-            try:
-                manifest, _ = await load_any_manifest(store)
-                upto = await offset_of(store, cursor)
-            except StratalogError:
-                return False  # it is gone, or told already
+        try:
+            manifest, _ = await load_any_manifest(store)
+            upto = await offset_of(store, cursor)
+        except StratalogError:
+            return False  # it is gone, or there is a finding already
         return max(manifest.first_offset, upto or 0) < log.tail
 
-    answers = await asyncio.gather(*map(waits, suspects))
+    answers = await gather_bounded(suspects, waits, LOGS_AT_ONCE)
     return [log for log, waiting in zip(suspects, answers, strict=True) if waiting]

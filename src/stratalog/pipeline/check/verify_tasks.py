@@ -2,7 +2,7 @@
 
 Writers, collectors and workers may change all of it meanwhile. What only moves forward is read
 from behind (cursor, output, manifest), and a log in which something does not fit is looked at
-again: only what does not fit each time is told.
+again: only what does not fit each time becomes a finding.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ class LookAtLog:
         return replace(seen, findings=tuple(await _of_records(root, ref)))
 
     async def _look(self, root: Store, ref: LogRef) -> LogVerify:
-        assert ref.log_id is not None
-        store = log_store(root, ref.log_id)
+        store = log_store(root, ref.id)
         manifest, damages = await _manifest_of(store)
         if manifest is None:
             return _seen(ref, None, None, None, [*_of_damages(ref, damages)])
@@ -115,8 +114,8 @@ class LookAtLog:
             raise NotFound(f"the log {ref.label} is being destroyed", path=MANIFEST_PATH)
         damages += await _damages_at_the_ends(tree_of(store), manifest)
         cursor = await offset_of(store, self.cursor)
-        output = await self._output_of(root, ref.log_id)
-        sizes = {} if output is None else await self._sizes_of(root, ref.log_id)
+        output = await self._output_of(root, ref.id)
+        sizes = {} if output is None else await self._sizes_of(root, ref.id)
         newest = (await _manifest_of(store))[0] or manifest
         findings = [
             *_of_damages(ref, damages),
@@ -184,7 +183,7 @@ async def _manifest_of(store: Store) -> tuple[Manifest | None, list[Damage]]:
     try:
         return decode_leniently((await store.get(MANIFEST_PATH)).data)
     except NotFound:
-        await load_any_manifest(store)  # says that there is no log
+        await load_any_manifest(store)  # raises that there is no log
         raise
 
 
@@ -227,11 +226,10 @@ def _seen(
     output: Output | None,
     findings: list[Finding],
 ) -> LogVerify:
-    assert ref.log_id is not None
     first = 0 if manifest is None else manifest.first_offset
     return LogVerify(
         log=ref.name or (None if manifest is None else manifest.name),
-        log_id=ref.log_id,
+        log_id=ref.id,
         first_offset=first,
         tail=0 if manifest is None else manifest.tail.offset,
         num_bytes=0 if manifest is None else bytes_of(manifest),
@@ -272,8 +270,7 @@ def _of_output(
 
 async def _of_records(root: Store, ref: LogRef) -> list[Finding]:
     """What is found by reading everything."""
-    assert ref.log_id is not None
-    report = await verify(log_store(root, ref.log_id))
+    report = await verify(log_store(root, ref.id))
     if report.proven:
         return []
     odd = [

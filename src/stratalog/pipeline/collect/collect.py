@@ -5,40 +5,40 @@
     wait       once, for all logs of a task: the courtesy to slow readers
     delete     what the published plans have dropped, then tidy and sweep if asked
 
-Each log is collected as the library does it, in three phases; whatever crashes where, the next run
-goes on. A log that fails is told in ``troubles``, and the others go on.
+Each log is collected as the library does it, in three phases. After a crash the next run goes on.
+A log that fails is listed in ``troubles``, and the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Conflict, NotFound
-from stratalog.herd import COMPACTION, check_name, log_store
+from stratalog.herd import COMPACTION, log_store
 from stratalog.objectlog import CollectorOptions
 from stratalog.objectlog.collection import Collector, sweep
-from stratalog.objectlog.holds import CursorStore, cursor_path
+from stratalog.objectlog.holds import CursorStore
 from stratalog.objectlog.stored import POLICY_CURSOR, load_garbage, load_manifest
 from stratalog.pipeline.jobs import (
     LOGS_AT_ONCE,
     LOGS_PER_TASK_MAX,
+    Dropped,
+    HerdJob,
     LogRef,
     Trouble,
-    find_logs,
-    for_each_log,
-    open_root,
-    place_of,
-    require,
+    check_cursor_and_job,
+    check_here_max,
 )
 from stratalog.pipeline.outputs import Outputs, bytes_of, remove_dropped_outputs
-from stratalog.pipeline.spark import OnTasks
+from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, PatientStore, Store, Usage
+from stratalog.store import Store, Usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ class HerdCollectOptions:
     """How a herd is collected."""
 
     cursor: str = COMPACTION
-    """The cursor that tells whether a log has something to give back."""
+    """The cursor that decides whether a log has something to give back."""
 
     job: str | None = "latest"
     """The job whose leftover files are deleted as well, and with ``sweep`` the outputs of logs that
@@ -68,10 +68,8 @@ class HerdCollectOptions:
     """So many logs are collected by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        cursor_path(self.cursor)
-        if self.job is not None:
-            check_name(self.job, "job")
-        require(self.here_max >= 0, "here_max is not negative")
+        check_cursor_and_job(self.cursor, self.job)
+        check_here_max(self.here_max)
         CollectorOptions(interval_s=self.interval_s, timeout_s=self.timeout_s)
 
 
@@ -103,7 +101,7 @@ class LogCollect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HerdCollect:
+class HerdCollect(Dropped):
     """What was given back by all."""
 
     looked_at: int
@@ -117,19 +115,6 @@ class HerdCollect:
     troubles: tuple[Trouble, ...]
     seconds: float
     usage: Usage = field(default_factory=Usage)
-
-    @property
-    def records(self) -> int:
-        """How many records went."""
-        return sum(each.records for each in self.logs)
-
-    @property
-    def bytes_before(self) -> int:
-        return sum(each.bytes_before for each in self.logs)
-
-    @property
-    def bytes_after(self) -> int:
-        return sum(each.bytes_after for each in self.logs)
 
     @property
     def objects(self) -> int:
@@ -147,64 +132,47 @@ def collect_herd(
     logs: Sequence[str] | None = None,
     log_ids: Sequence[str] | None = None,
     options: HerdCollectOptions = DEFAULT_OPTIONS,
-    on_progress: OnTasks | None = None,
+    on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> HerdCollect:
-    """Collect these logs, or of all those whose cursor lies beyond their beginning.
+    """Collect these logs, or all whose cursor lies beyond their first offset.
 
-    The cursor of a policy counts as well: a log that it holds has nothing to give back.
-
-    With ``sweep`` the others are swept as well, and what only pins held that are over goes.
+    The cursor of a policy counts as well: a log that it holds has nothing to give back. With
+    ``sweep`` the other logs are swept too, and what only expired pins held is deleted.
+    ``on_progress`` counts tasks.
     """
-    place, started_us = place_of(root_url), runtime.now_us()
-    counted = CountedStore(open_root(place))
-    refs = loop_thread().run(lambda: find_logs(counted, names=logs, log_ids=log_ids))
-    usage, gone, looked_at = counted.usage, 0, len(refs)
-    troubles: tuple[Trouble, ...] = ()
+    job = HerdJob(spark, root_url, runtime, timeout_s=options.timeout_s)
+    refs = job.find(logs, log_ids)
+    looked_at, dropped_files = len(refs), 0
     idle: frozenset[str | None] = frozenset()
-    dropped: tuple[str, ...] = ()
     if logs is None and log_ids is None:
-        looked = for_each_log(spark, place, refs, _Looking(options.cursor))
-        refs = [each.ref for each in looked.outcomes if each.value]
-        usage, troubles, gone = usage + looked.usage, looked.troubles, looked.gone
+        looked = job.for_each(refs, _Looking(options.cursor))
+        refs = [each.ref for each in looked.results if each.value]
         if options.sweep:
-            others = [each.ref for each in looked.outcomes if each.value is False]
+            others = [each.ref for each in looked.results if each.value is False]
             idle = frozenset(ref.log_id for ref in others)
             refs += others
-            if options.job is not None:
-                there = {ref.log_id for ref in refs}
-                dropped, used = _without_dropped(place, options, there, runtime)
-                usage += used
-    done = for_each_log(
-        spark,
-        place,
+            dropped_files = _remove_outputs_of_dropped(job, options.job, refs)
+    done = job.for_each(
         refs,
         _Collecting(options, idle),
         at_once=LOGS_PER_TASK_MAX,
         here_max=options.here_max,
         tasks_per_slot=1,
-        on_tasks=on_progress,
+        on_progress=on_progress,
     )
     return HerdCollect(
-        looked_at=looked_at,
-        dropped_files=len(dropped),
-        logs=tuple(done.values),
-        gone=gone + done.gone,
-        troubles=(*troubles, *done.troubles),
-        seconds=(runtime.now_us() - started_us) / 1e6,
-        usage=usage + done.usage,
+        looked_at=looked_at, logs=tuple(done.values), dropped_files=dropped_files, **job.ended()
     )
 
 
-def _without_dropped(
-    place: str, options: HerdCollectOptions, there: Collection[str | None], runtime: Runtime
-) -> tuple[tuple[str, ...], Usage]:
-    """What was deleted of outputs of logs that are not ``there`` any more, and what it took."""
-    counted, job = CountedStore(open_root(place)), options.job
-    assert job is not None
-    root = PatientStore(counted, runtime, options.timeout_s)
-    gone = loop_thread().run(lambda: remove_dropped_outputs(root, job, there, runtime))
-    return gone, counted.usage
+def _remove_outputs_of_dropped(job: HerdJob, outputs: str | None, refs: Sequence[LogRef]) -> int:
+    """How many objects of the ``outputs`` of a job were deleted whose logs are not there."""
+    if outputs is None:
+        return 0
+    there = {ref.log_id for ref in refs}
+    removing = partial(remove_dropped_outputs, job.root, outputs, there, job.runtime)
+    return len(loop_thread().run(removing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +182,7 @@ class _Looking:
     cursor: str
 
     async def __call__(self, root: Store, ref: LogRef) -> bool:
-        assert ref.log_id is not None
-        store = log_store(root, ref.log_id)
+        store = log_store(root, ref.id)
         manifest, _ = await load_manifest(store)
         offsets = []
         for name in dict.fromkeys((self.cursor, POLICY_CURSOR)):
@@ -239,8 +206,7 @@ class _Collecting:
 
     async def __call__(self, root: Store, ref: LogRef) -> LogCollect:
         self._room = room = self._room or asyncio.Semaphore(LOGS_AT_ONCE)
-        assert ref.log_id is not None
-        options, store = self._options, log_store(root, ref.log_id)
+        options, store = self._options, log_store(root, ref.id)
         limits = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
         collector = Collector(store, options=limits)
         is_idle = ref.log_id in self._idle
@@ -254,12 +220,12 @@ class _Collecting:
                 removed = await collector.clear_pins()
             else:
                 removed = (await collector.collect()).removed
-            files = () if options.job is None else await Outputs(root, options.job).tidy(ref.log_id)
+            files = () if options.job is None else await Outputs(root, options.job).tidy(ref.id)
             swept = (await sweep(store)).deleted.objects if options.sweep else 0
             after, _ = await load_manifest(store)
         return LogCollect(
             log=ref.name or before.name,
-            log_id=ref.log_id,
+            log_id=ref.id,
             records=after.first_offset - before.first_offset,
             records_before=before.count,
             records_after=after.count,

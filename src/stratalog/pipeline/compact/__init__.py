@@ -1,15 +1,16 @@
 """Compaction on Spark: by key, by query, by policy; and erasure by query."""
 
 from stratalog.pipeline.compact.by_key import compact_by_key, compact_logs_by_key
-from stratalog.pipeline.compact.by_query import compact_log, live_set
-from stratalog.pipeline.compact.compact import (
+from stratalog.pipeline.compact.by_policy import (
     HerdCompact,
     HerdCompactOptions,
     LogRetained,
     compact_herd,
 )
+from stratalog.pipeline.compact.by_query import compact_log, live_set
+from stratalog.pipeline.compact.compacted_logs import CompactedLog, CompactedLogs
 from stratalog.pipeline.compact.erase import erase_where, matching
-from stratalog.pipeline.compact.results import GRACE_S, ByKey, CompactedLog, CompactedLogs
+from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 
 __all__ = [

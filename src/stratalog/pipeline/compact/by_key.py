@@ -1,43 +1,44 @@
 """Compacting logs by key: the last record of each key lives, and a run reads only what is new.
 
-    look       what is new in each log, and the index of the rest     (key_settling)
+    read       what is new in each log, and the index of the rest     (key_state)
     ask        one Spark query for all: which records are dead        (key_query)
-    settle     drop them, and put the new index                       (key_settling)
+    apply      drop them, and put the new index                       (apply_verdict)
 
-A log whose index cannot be used is read from its beginning. Many logs are looked at and settled by
-Spark's tasks; one that fails is told in ``troubles``, and the others go on.
-``docs/design/011-by-key.md`` tells why this is safe.
+A log whose index cannot be used is read from its beginning. Spark's tasks read and apply for many
+logs; one that fails is listed in ``troubles``, and the others go on. ``docs/design/011-by-key.md``
+says why this is safe.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd import log_store
 from stratalog.objectlog import CompactOptions
-from stratalog.objectlog.compaction import DEFAULT_OPTIONS, OnProgress
+from stratalog.objectlog.compaction import DEFAULT_OPTIONS
 from stratalog.objectlog.holds import PolicyStore
-from stratalog.objectlog.stored import MANIFEST_PATH, Live, check_offset
+from stratalog.objectlog.stored import Live, check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.compact.apply_keys import Judged, Standing, compacted_log, look, settle
+from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
+from stratalog.pipeline.compact.compacted_logs import CompactedLog, CompactedLogs, compacted_log
 from stratalog.pipeline.compact.key_index import is_about_the_index
 from stratalog.pipeline.compact.key_query import Answer, Question, ask
-from stratalog.pipeline.compact.key_rule import KeyRule, checked_rule
-from stratalog.pipeline.compact.results import GRACE_S, ByKey, CompactedLog, CompactedLogs
+from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey, KeyRule, checked_rule
+from stratalog.pipeline.compact.key_state import KeyState, read_key_state
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
-from stratalog.pipeline.jobs import LogRef, Trouble, find_logs, for_each_log, open_root, place_of
-from stratalog.pipeline.source import LOGS_AT_ONCE, PIN_S, Hold, Part, Place, Planned, plan_log
-from stratalog.pipeline.spark import OnTasks, absolute_url, below, check_reachable, watched
+from stratalog.pipeline.jobs import HerdJob, LogRef, LogResult, in_groups
+from stratalog.pipeline.source import PIN_S, Hold, Part, Place, Planned, plan_log, plan_together
+from stratalog.pipeline.spark import OnProgress, absolute_url, below, check_reachable, watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, Store, open_store
+from stratalog.store import Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HERE_MAX = 32
-SETTLED_AT_ONCE = 32
+APPLIED_AT_ONCE = 32
 ROUND_BYTES = 16 << 20
-"""What a round of settling sends to every task: the verdicts about its logs."""
+"""How many bytes of verdicts are sent to tasks at a time."""
 
 OF_ONE_LOG = (Corrupt, Invalid, NotFound, Trimmed)
 """Failures that are about a log. After others, the rest would fail as well."""
@@ -81,28 +82,27 @@ def compact_by_key(
     rule = checked_rule(spark, _rule_of(key, tombstone_sql, grace_s))
     store, ref = open_store(place), LogRef(None, place)
 
-    def stand(incremental: bool) -> Standing:
+    def read(incremental: bool) -> KeyState:
         return loop_thread().run(
-            lambda: look(store, ref, rule.digest, up_to=up_to, incremental=incremental)
+            lambda: read_key_state(store, ref, rule.digest, up_to=up_to, incremental=incremental)
         )
 
     expired_by_us = _expired_by_us(rule.by, runtime)
-    standing = stand(incremental)
-    if standing.is_empty:
-        return compacted_log(standing)
+    state = read(incremental)
+    if state.is_empty:
+        return _unchanged(state)
     try:
-        (answer,) = _answers(spark, rule, [(place, standing)], expired_by_us)
+        (answer,) = _answers(spark, rule, [(place, state)], expired_by_us)
     except StratalogError as error:
-        if standing.index is None or not is_about_the_index(error):
+        if state.index is None or not is_about_the_index(error):
             raise
         log.info("the key index of %s cannot be used: %s", place, error)
-        standing = stand(False)
-        (answer,) = _answers(spark, rule, [(place, standing)], expired_by_us)
-    judged = Judged(standing, answer)
+        state = read(False)
+        (answer,) = _answers(spark, rule, [(place, state)], expired_by_us)
     return loop_thread().run(
-        lambda: settle(
+        lambda: apply_verdict(
             store,
-            judged,
+            Judged(state, answer),
             rule.digest,
             options=options,
             on_progress=on_progress,
@@ -121,7 +121,7 @@ def compact_logs_by_key(
     incremental: bool = True,
     ordered_by: Live | None = None,
     options: CompactOptions = DEFAULT_OPTIONS,
-    on_progress: OnTasks | None = None,
+    on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> CompactedLogs:
     """Compact these logs of a herd by one rule, each from where its last run ended.
@@ -129,60 +129,40 @@ def compact_logs_by_key(
     One query judges the new records of all of them. If policies have ordered it, nothing is dropped
     from a log whose policy says something else by then than ``ordered_by``.
     """
-    place, started_us = place_of(root_url), runtime.now_us()
+    job = HerdJob(spark, root_url, runtime)
     checked = checked_rule(spark, rule)
-    counted = CountedStore(open_root(place))
-    refs = loop_thread().run(lambda: find_logs(counted, log_ids=log_ids))
-    looked = for_each_log(spark, place, refs, _Looking(checked.digest, incremental))
-    herd = _Herd(spark, place, checked, _expired_by_us(rule, runtime))
+    refs = job.find(log_ids=log_ids)
+    states = job.for_each(refs, _Reading(checked.digest, incremental)).values
+    judging = _Judging(job, checked, _expired_by_us(rule, runtime))
     with watched(spark, on_progress):
-        herd.judge([standing for standing in looked.values if not standing.is_empty])
-    logs = [compacted_log(standing) for standing in looked.values if standing.is_empty]
-    usage, gone = counted.usage + looked.usage, looked.gone + herd.gone
-    troubles = [*looked.troubles, *herd.troubles]
-    for some in _rounds(herd.judged):
-        done = for_each_log(
-            spark,
-            place,
-            [judged.standing.ref for judged in some],
-            _Settling(
-                checked.digest,
-                {each.standing.ref.log_id: each for each in some},
-                options,
-                ordered_by,
-            ),
-            at_once=SETTLED_AT_ONCE,
+        judging.judge([state for state in states if not state.is_empty])
+    logs = [_unchanged(state) for state in states if state.is_empty]
+    for some in in_groups(judging.judged, attrgetter("num_bytes"), ROUND_BYTES):
+        judged = {each.state.ref.log_id: each for each in some}
+        logs += job.for_each(
+            [each.state.ref for each in some],
+            _Applying(checked.digest, judged, options, ordered_by),
+            at_once=APPLIED_AT_ONCE,
             here_max=HERE_MAX,
-            on_tasks=on_progress,
-        )
-        logs += done.values
-        troubles += done.troubles
-        usage, gone = usage + done.usage, gone + done.gone
-    return CompactedLogs(
-        looked_at=len(refs),
-        logs=tuple(logs),
-        gone=gone,
-        troubles=tuple(troubles),
-        seconds=(runtime.now_us() - started_us) / 1e6,
-        usage=usage,
-    )
+            on_progress=on_progress,
+        ).values
+    return CompactedLogs(looked_at=len(refs), logs=tuple(logs), **job.ended())
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
-    """Where a log stands."""
+class _Reading:
+    """Reads how far it is with a log."""
 
     rule: str
     incremental: bool
 
-    async def __call__(self, root: Store, ref: LogRef) -> Standing:
-        assert ref.log_id is not None
-        store = log_store(root, ref.log_id)
-        return await look(store, ref, self.rule, incremental=self.incremental)
+    async def __call__(self, root: Store, ref: LogRef) -> KeyState:
+        store = log_store(root, ref.id)
+        return await read_key_state(store, ref, self.rule, incremental=self.incremental)
 
 
 @dataclass(frozen=True, slots=True)
-class _Settling:
+class _Applying:
     """Drops what is dead in a log."""
 
     rule: str
@@ -191,60 +171,55 @@ class _Settling:
     ordered_by: Live | None
 
     async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
-        assert ref.log_id is not None
-        store, guard = log_store(root, ref.log_id), None
+        store, guard = log_store(root, ref.id), None
         if self.ordered_by is not None:
             guard = partial(PolicyStore(store).check_live, self.ordered_by)
         judged = self.judged[ref.log_id]
-        return await settle(store, judged, self.rule, options=self.options, guard=guard)
+        return await apply_verdict(store, judged, self.rule, options=self.options, guard=guard)
 
 
-class _Herd:
+class _Judging:
     """The logs of a herd that are judged together, as long as all can be."""
 
-    def __init__(self, spark: SparkSession, place: str, rule: KeyRule, expired_by_us: int) -> None:
-        self._spark = spark
-        self._place = place
+    def __init__(self, job: HerdJob, rule: KeyRule, expired_by_us: int) -> None:
+        self._job = job
         self._rule = rule
         self._expired_by_us = expired_by_us
         self.judged: list[Judged] = []
-        self.troubles: list[Trouble] = []
-        self.gone = 0
 
-    def judge(self, standings: Sequence[Standing]) -> None:
+    def judge(self, states: Sequence[KeyState]) -> None:
         """All of them with one query. If that fails for one log, in halves until it is alone."""
-        if not standings:
+        if not states:
             return
         try:
-            places = [(self._url_of(standing), standing) for standing in standings]
-            # The library tells more about a log that cannot be read than Spark does.
-            answers = _answers(self._spark, self._rule, places, self._expired_by_us, native=False)
+            places = [(below(self._job.place, f"logs/{each.ref.log_id}"), each) for each in states]
+            # The library says more about a log that cannot be read than Spark does.
+            answers = _answers(
+                self._job.spark, self._rule, places, self._expired_by_us, native=False
+            )
         except StratalogError as error:
-            self._go_on_after(error, standings)
+            self._go_on_after(error, states)
         else:
-            self.judged += map(Judged, standings, answers)
+            self.judged += map(Judged, states, answers)
 
-    def _go_on_after(self, error: StratalogError, standings: Sequence[Standing]) -> None:
-        if len(standings) > 1 and isinstance(error, OF_ONE_LOG):
-            half = len(standings) // 2
-            self.judge(standings[:half])
-            self.judge(standings[half:])
-        elif len(standings) == 1 and standings[0].index and is_about_the_index(error):
-            log.info("the key index of %s cannot be used: %s", standings[0].ref.label, error)
-            self.judge([replace(standings[0], index=None)])
-        elif isinstance(error, NotFound) and (error.path or "").endswith(MANIFEST_PATH):
-            self.gone += 1  # dropped since it was looked at
+    def _go_on_after(self, error: StratalogError, states: Sequence[KeyState]) -> None:
+        if len(states) > 1 and isinstance(error, OF_ONE_LOG):
+            half = len(states) // 2
+            self.judge(states[:half])
+            self.judge(states[half:])
+        elif len(states) == 1 and states[0].index and is_about_the_index(error):
+            log.info("the key index of %s cannot be used: %s", states[0].ref.label, error)
+            self.judge([replace(states[0], index=None)])
         else:
-            self.troubles += [Trouble(each.ref.label, error.copy()) for each in standings]
-
-    def _url_of(self, standing: Standing) -> str:
-        return below(self._place, f"logs/{standing.ref.log_id}")
+            for each in states:
+                result: LogResult[None] = LogResult(each.ref, error=error.copy())
+                self._job.add_result(result)
 
 
 def _answers(
     spark: SparkSession,
     rule: KeyRule,
-    places: Sequence[tuple[str, Standing]],
+    places: Sequence[tuple[str, KeyState]],
     expired_by_us: int,
     *,
     native: bool = True,
@@ -252,14 +227,14 @@ def _answers(
     """Ask about these logs, whose new records are pinned meanwhile."""
     with _pinned(places) as parts:
         questions = [
-            Question(part, standing.index, standing.first_offset, standing.up_to, expired_by_us)
-            for part, (_, standing) in zip(parts, places, strict=True)
+            Question(part, state.index, state.first_offset, state.up_to, expired_by_us)
+            for part, (_, state) in zip(parts, places, strict=True)
         ]
         return ask(spark, rule, questions, native=native)
 
 
 @contextmanager
-def _pinned(places: Sequence[tuple[str, Standing]]) -> Iterator[list[Part]]:
+def _pinned(places: Sequence[tuple[str, KeyState]]) -> Iterator[list[Part]]:
     """The new records of each log."""
     planned = loop_thread().run(lambda: _plan_all(places))
     try:
@@ -269,38 +244,21 @@ def _pinned(places: Sequence[tuple[str, Standing]]) -> Iterator[list[Part]]:
             loop_thread().run(each.release)
 
 
-async def _plan_all(places: Sequence[tuple[str, Standing]]) -> list[Planned]:
-    hold, room = Hold.lasting(PIN_S), asyncio.Semaphore(LOGS_AT_ONCE)
+async def _plan_all(places: Sequence[tuple[str, KeyState]]) -> list[Planned]:
+    hold = Hold.lasting(PIN_S)
 
-    async def one(url: str, standing: Standing) -> Planned:
-        window = Window(standing.start, standing.up_to)
-        if standing.start >= standing.up_to:
+    async def plan(place: tuple[str, KeyState]) -> Planned:
+        url, state = place
+        window = Window(state.start, state.up_to)
+        if state.start >= state.up_to:
             return Planned((Part(url, (), window),))
-        async with room:
-            return await plan_log(url, window, hold)
+        return await plan_log(url, window, hold)
 
-    outcomes = await asyncio.gather(*(one(*each) for each in places), return_exceptions=True)
-    planned = [each for each in outcomes if isinstance(each, Planned)]
-    for each in outcomes:
-        if isinstance(each, BaseException):
-            for done in planned:
-                await done.release()
-            raise each
-    return planned
+    return await plan_together(places, plan)
 
 
-def _rounds(judged: Sequence[Judged]) -> Iterator[list[Judged]]:
-    """A few logs at a time, by what is known about them."""
-    some: list[Judged] = []
-    size = 0
-    for each in judged:
-        if some and size + each.num_bytes > ROUND_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(each)
-        size += each.num_bytes
-    if some:
-        yield some
+def _unchanged(state: KeyState) -> CompactedLog:
+    return compacted_log(state.ref, state.name, state.up_to)
 
 
 def _rule_of(key: str | ByKey, tombstone_sql: str | None, grace_s: float) -> ByKey:

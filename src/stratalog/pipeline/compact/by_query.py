@@ -1,8 +1,8 @@
-"""Compacting a log by what a query says: Spark finds what lives, and the log drops the rest.
+"""Compacting a log by a query: Spark finds what lives, and the log drops the rest.
 
 The query sees the log as it was at one moment, and everything up to there is judged; what is
 appended meanwhile is not. Each task turns the offsets that it finds into ranges, so the driver
-gets sets, not rows. Much of a log is rewritten by tasks as well (``rewriting_tasks``).
+gets sets, not rows. Much of a log is rewritten by tasks as well (``rewrite_tasks``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS, Compacted, Compactor, OnProgress
 from stratalog.objectlog.stored import load_manifest
+from stratalog.pipeline.compact.key_rule import first_line
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 from stratalog.pipeline.source import Place, pinned_log
 from stratalog.pipeline.spark import absolute_url, check_reachable, readable_spark_errors
@@ -99,12 +100,12 @@ def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> In
 
 @contextmanager
 def asked_of(trouble: str) -> Iterator[None]:
-    """A wrong expression is ``Invalid``, and says what it should have been."""
+    """A wrong expression is ``Invalid``, with a hint what it should have been."""
     try:
         yield
     except (AnalysisException, ParseException) as error:
         raise Invalid(
-            f"{trouble}: {_first_line(error)}",
+            f"{trouble}: {first_line(error)}",
             hint="It is about the records of a log: offset, timestamp, body.",
         ) from None
 
@@ -122,7 +123,3 @@ def tail_of(place: str) -> int:
     store = open_store(place)
     manifest, _ = loop_thread().run(lambda: load_manifest(store))
     return manifest.tail.offset
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

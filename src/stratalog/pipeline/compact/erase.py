@@ -1,8 +1,8 @@
-"""Erasing by what a query says: Spark finds the records, in the log and in what its pins hold.
+"""Erasing by a query: Spark finds the records, in the log and in what its pins hold.
 
 A pin may hold fragments that the log has replaced or cut off since. What matches there is not in
-the log any more, but still stored, so the query is asked about those fragments as well: whoever
-holds a record is named by the erasure.
+the log any more, but still stored. So the query covers those fragments as well, and the erasure
+names every holder of a record.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def erase_where(
     ``erase``. What is appended after the query has begun is not judged.
     """
     place = check_reachable(absolute_url(url))
-    doomed = matching(spark, place, where)
+    offsets = matching(spark, place, where)
     rewrite = rewriting_in_tasks(spark, place, options)
     eraser = Eraser(place, on_progress, options=options, rewrite=rewrite)
-    return loop_thread().run(lambda: eraser.erase(doomed, despite_holders, where, note))
+    return loop_thread().run(lambda: eraser.erase(offsets, despite_holders, where, note))
 
 
 def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:
@@ -70,13 +70,13 @@ def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:
             return live_set(records.where(where).select("offset"))
 
     with pinned_log(spark, place) as records:
-        doomed = found(records)
+        offsets = found(records)
     held = loop_thread().run(lambda: _held_elsewhere(place))
     if held:
         splits = split_evenly([Part(place, held)], SPLIT_BYTES, slots_of(spark))
         read = partial(records_in_task, verify=False)
-        doomed |= found(frame_of(spark, splits, read, RECORDS_DDL))
-    return doomed
+        offsets |= found(frame_of(spark, splits, read, RECORDS_DDL))
+    return offsets
 
 
 async def _held_elsewhere(place: str) -> tuple[Fragment, ...]:

@@ -1,6 +1,6 @@
 """The query of a compaction by key: what is new in some logs, judged with what is known.
 
-    new records ──► key, tombstone ──► to the task of their bucket ──► units_in_task
+    new records ──► key, tombstone ──► to the task of their bucket ──► judge_units
     orders, one for each bucket ─────► (with the rows of the last run, which it fetches)
 
 One query for all logs. Only new records go through Spark's shuffle; the rows of the last run lie in
@@ -22,16 +22,10 @@ import pyarrow as pa
 from stratalog.errors import Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.invariants import invariant
-from stratalog.pipeline.compact.judge_keys import Verdict
 from stratalog.pipeline.compact.key_index import IndexPart, KeyIndex
 from stratalog.pipeline.compact.key_rule import KeyRule
-from stratalog.pipeline.compact.key_units import (
-    DONE_DDL,
-    UnitDone,
-    UnitWork,
-    dones_of,
-    units_in_task,
-)
+from stratalog.pipeline.compact.key_tasks import UnitDone, UnitWork, judge_units
+from stratalog.pipeline.compact.key_verdict import Verdict
 from stratalog.pipeline.materialize import is_fault_of_data
 from stratalog.pipeline.source import (
     SPLIT_BYTES,
@@ -41,7 +35,15 @@ from stratalog.pipeline.source import (
     split_evenly,
     why_not_native,
 )
-from stratalog.pipeline.spark import HERD_RECORDS_DDL, frame_of, slots_of, tidy_error, whole_errors
+from stratalog.pipeline.spark import (
+    HERD_RECORDS_DDL,
+    PICKLED_DDL,
+    frame_of,
+    slots_of,
+    tidy_error,
+    unpickled,
+    whole_errors,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -147,12 +149,12 @@ def ask(
     rows = sum(question.rows for question in questions)
     tasks = max(1, min(units, max(slots_of(spark), -(-rows // TASK_ROWS))))
     try:
-        done = dones_of(_judged(frame, tasks).toArrow())
+        done = cast(list[UnitDone], unpickled(_judged(frame, tasks).toArrow()))
     except Exception as error:
-        told = _failure_of(error)
-        if told is None or told is error:
+        failure = _failure_of(error)
+        if failure is None or failure is error:
             raise
-        raise told from None
+        raise failure from None
     invariant(len(done) == units, "every bucket is judged once")
     of_log: dict[int, list[UnitDone]] = defaultdict(list)
     for each in done:
@@ -165,10 +167,10 @@ def _judged(frame: DataFrame, tasks: int) -> DataFrame:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with whole_errors():
-            yield from units_in_task(batches)
+            yield from judge_units(batches)
 
     together = frame.repartitionById(tasks, sf.pmod(sf.col("unit"), sf.lit(tasks)).cast("int"))
-    return together.mapInArrow(cast(Callable[..., Any], run), DONE_DDL)
+    return together.mapInArrow(cast(Callable[..., Any], run), PICKLED_DDL)
 
 
 def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
@@ -238,8 +240,8 @@ def _unit_of(code: Column) -> Column:
 
     first = sf.shiftright(code, BUCKET_BITS)
     buckets = code.bitwiseAND(sf.lit(BUCKETS_MAX))
-    told = sf.coalesce(sf.crc32("key"), sf.col("offset"))
-    return (first + sf.pmod(told, buckets)).cast("int")
+    hashed = sf.coalesce(sf.crc32("key"), sf.col("offset"))
+    return (first + sf.pmod(hashed, buckets)).cast("int")
 
 
 def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
@@ -260,10 +262,10 @@ def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
 def _failure_of(error: Exception) -> StratalogError | None:
     from pyspark.errors import PySparkException
 
-    told = tidy_error(error)
-    if told is not None and isinstance(error, PySparkException) and is_fault_of_data(error):
+    failure = tidy_error(error)
+    if failure is not None and isinstance(error, PySparkException) and is_fault_of_data(error):
         return Invalid(
-            f"a record does not fit the rule: {told}",
+            f"a record does not fit the rule: {failure}",
             hint="Let the expression cope with it, for example with try_cast.",
         )
-    return told
+    return failure

@@ -2,8 +2,8 @@
 
 A key is kept as bytes, and two keys are the same if their bytes are. So its type must be one whose
 text is exact and the same whatever the session is set to: text and bytes, whole numbers, decimals,
-dates, truth values. Others (floats, times, structs) are refused; whoever has one says how it is
-written by casting it.
+dates, truth values. Others (floats, times, structs) are refused: a cast says how they
+are written.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException
 
 from stratalog.errors import Invalid
-from stratalog.pipeline.compact.results import ByKey
+from stratalog.pipeline.jobs import require
 from stratalog.pipeline.spark import RECORDS_DDL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+GRACE_S = 86_400.0
+GRACE_S_MAX = 100 * 366 * 86_400.0
 
 SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 """What the value of an expression may depend on besides the record."""
@@ -33,6 +36,24 @@ TYPE_HINT = (
 )
 
 _EXACT = re.compile(r"string|binary|boolean|tinyint|smallint|int|bigint|decimal\(\d+,\d+\)|date")
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """The last record of each key lives, and nothing else.
+
+    ``key_sql`` is an expression over offset, timestamp and body. Where it is null the record has no
+    key, and lives. ``tombstone_sql`` says whether a record means that its key is gone: then it
+    lives for another ``grace_s`` seconds, so that slow readers hear of it.
+    """
+
+    key_sql: str
+    tombstone_sql: str | None = None
+    grace_s: float = GRACE_S
+
+    def __post_init__(self) -> None:
+        require(bool(self.key_sql.strip()), "a key is an expression")
+        require(0 <= self.grace_s <= GRACE_S_MAX, "grace_s is from 0 to a hundred years")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +87,16 @@ class KeyRule:
 
 
 def checked_rule(spark: SparkSession, by: ByKey) -> KeyRule:
-    """The rule, or ``Invalid`` that tells what is wrong with it."""
+    """The rule, or ``Invalid`` that says what is wrong with it."""
     nothing = spark.createDataFrame([], RECORDS_DDL)
     key_type = _type_of(nothing, by.key_sql, "key")
     if _EXACT.fullmatch(key_type) is None:
         raise Invalid(f"a key of the type {key_type} is not exact", hint=TYPE_HINT)
     if by.tombstone_sql is not None:
-        told = _type_of(nothing, by.tombstone_sql, "tombstone")
-        if told not in ("boolean", "void"):
+        kind = _type_of(nothing, by.tombstone_sql, "tombstone")
+        if kind not in ("boolean", "void"):
             raise Invalid(
-                f"a tombstone is told by a truth value, not by {told}",
+                f"a tombstone is a truth value, not {kind}",
                 hint="For example: body IS NULL, or get_json_object(string(body), '$.value') = ''.",
             )
     settings = [spark.conf.get(name, None) for name in SETTINGS]
@@ -93,7 +114,9 @@ def _type_of(nothing: DataFrame, sql: str, what: str) -> str:
         _, (_, kind), _ = nothing.select(*asked).dtypes
         return kind
     except (AnalysisException, ParseException) as error:
-        raise Invalid(f"the {what} is not told: {_first_line(error)}", hint=COLUMNS_HINT) from None
+        raise Invalid(
+            f"the {what} cannot be evaluated: {first_line(error)}", hint=COLUMNS_HINT
+        ) from None
 
 
 def _expression(sql: str) -> Column:
@@ -102,5 +125,6 @@ def _expression(sql: str) -> Column:
     return sf.expr(f"(\n{sql}\n)")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, without the plan below."""
     return (str(error).strip().splitlines() or [""])[0]

@@ -9,27 +9,18 @@ other names; what the first attempt has left is swept.
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from stratalog.blocking import loop_thread
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import CompactOptions
-from stratalog.objectlog.compaction import Group, OnProgress, Replaced, Rewrite, Rewriter
+from stratalog.objectlog.compaction import Group, Replaced, Rewrite, Rewriter
 from stratalog.objectlog.holds import Stage
 from stratalog.objectlog.stored import ByteCache, Snapshot, UploadNames
 from stratalog.objectlog.tree import Tree
-from stratalog.pipeline.spark import (
-    frame_of,
-    readable_spark_errors,
-    slots_of,
-    watched,
-    whole_errors,
-)
+from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store
 
@@ -92,29 +83,21 @@ def _run(
 ) -> list[Replaced]:
     whole = sum(len(group.fragments) for share in shares for group in share.groups)
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         if on_progress is not None:
             on_progress(whole * done // max(1, total), whole)
 
-    with readable_spark_errors(), watched(spark, tell):
-        rows = frame_of(spark, shares, _in_task, "done binary").toArrow()
-    return [
-        replaced
-        for data in rows.column("done").to_pylist()
-        for replaced in cast(list[Replaced], pickle.loads(data))
-    ]
+    return [each for done in in_tasks(spark, shares, _in_task, report) for each in done]
 
 
-def _in_task(share: _Share) -> Iterator[pa.RecordBatch]:
+def _in_task(share: _Share) -> list[Replaced]:
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     names = UploadNames.of_share(share.incarnation, context.taskAttemptId() + 1)
-    with whole_errors():
-        rewriter = _rewriter(share.place, share.live, share.options)
-        done = loop_thread().run(lambda: rewriter.rewrite(share.groups, names))
-    yield pa.RecordBatch.from_pydict({"done": pa.array([pickle.dumps(done)], pa.binary())})
+    rewriter = _rewriter(share.place, share.live, share.options)
+    return loop_thread().run(lambda: rewriter.rewrite(share.groups, names))
 
 
 def _rewriter(place: str, live: IndexSet, options: CompactOptions) -> Rewriter:

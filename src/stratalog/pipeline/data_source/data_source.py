@@ -5,8 +5,8 @@
     spark.readStream.format("stratalog").option("cursor", "totals").load("s3://bucket/orders")
 
 Spark makes these objects in processes of its own: the source and the plan beside the driver, the
-reading in the tasks. What goes from one to the other is options and splits; stores are opened by
-whoever uses them. A plan is made once for a DataFrame, and pinned (``pinned_plan``).
+reading in the tasks. What goes from one to the other is options and splits; each process opens the
+stores that it uses. A plan is made once for a DataFrame, and pinned (``pinned_plan``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType, Time
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
-from stratalog.pipeline.data_source.filters import narrowed
+from stratalog.pipeline.data_source.filter_push_down import narrowed
 from stratalog.pipeline.source import (
     Hold,
     Planned,
@@ -143,8 +143,8 @@ class PlannedReader(DataSourceReader):
 class PushingReader(PlannedReader):
     """The same, which plans only what Spark's filters leave.
 
-    Spark plans once for a DataFrame, with the filters of whoever comes first, and reuses that plan
-    for everybody else's. So this is for a DataFrame that is used once, by who asked for it.
+    Spark plans once for a DataFrame, with the filters of its first use, and reuses that plan for
+    all others. So this is only for a DataFrame that is used once.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802

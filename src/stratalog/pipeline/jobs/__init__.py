@@ -1,13 +1,14 @@
 """What every job over a herd shares: its logs, and the same work for each of them."""
 
-from stratalog.pipeline.jobs.fan_out import (
+from stratalog.pipeline.jobs.bounded import gather_bounded, in_groups
+from stratalog.pipeline.jobs.herd_job import (
     HERE_MAX,
     LOGS_AT_ONCE,
     LOGS_PER_TASK_MAX,
-    Outcome,
-    for_each_log,
+    HerdJob,
     shares_of,
 )
+from stratalog.pipeline.jobs.log_results import LogResult, Trouble
 from stratalog.pipeline.jobs.logs import (
     LogRef,
     check_herd,
@@ -17,21 +18,33 @@ from stratalog.pipeline.jobs.logs import (
     place_of,
     resolve,
 )
-from stratalog.pipeline.jobs.option_rules import check_job_cursor, require
-from stratalog.pipeline.jobs.trouble import Trouble
+from stratalog.pipeline.jobs.option_rules import (
+    check_cursor_and_job,
+    check_here_max,
+    check_job_cursor,
+    require,
+)
+from stratalog.pipeline.jobs.totals import Counted, Dropped, Held
 
 __all__ = [
     "HERE_MAX",
     "LOGS_AT_ONCE",
     "LOGS_PER_TASK_MAX",
+    "Counted",
+    "Dropped",
+    "Held",
+    "HerdJob",
     "LogRef",
-    "Outcome",
+    "LogResult",
     "Trouble",
+    "check_cursor_and_job",
     "check_herd",
+    "check_here_max",
     "check_job_cursor",
     "find_logs",
-    "for_each_log",
+    "gather_bounded",
     "has_lost_manifest",
+    "in_groups",
     "open_root",
     "place_of",
     "require",

@@ -1,18 +1,18 @@
 """The logs that a job over a herd is about, and where Spark's tasks find them.
 
-By default that is every log of the catalogue. Its names are listed by whoever starts the job, a
-thousand a request; what lies behind a name is read by the tasks, each its share.
+By default that is every log of the catalogue. The driver lists the names, a thousand a request; the
+tasks read what lies behind them, each its share.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stratalog.errors import NotFound
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, log_store, servers
 from stratalog.objectlog import located
+from stratalog.pipeline.jobs.bounded import gather_bounded
 from stratalog.pipeline.spark import check_reachable
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PROBE_PREFIX, PatientStore, Store, open_store
@@ -28,6 +28,12 @@ class LogRef:
     log_id: str | None = None
 
     @property
+    def id(self) -> str:
+        """The id of a log that was looked up."""
+        assert self.log_id is not None
+        return self.log_id
+
+    @property
     def label(self) -> str:
         """What a person calls it."""
         return self.name or self.log_id or "?"
@@ -41,15 +47,12 @@ def place_of(root_url: str) -> str:
 async def find_logs(
     root: Store, *, names: Sequence[str] | None = None, log_ids: Sequence[str] | None = None
 ) -> list[LogRef]:
-    """These logs, or all. ``NotFound`` for a name that nobody has, or where there is no herd."""
+    """These logs, or all. ``NotFound`` for a name that no log has, or where there is no herd."""
     patient = PatientStore(root, DEFAULT_RUNTIME, CATALOGUE_TIMEOUT_S)
     catalogue = Catalogue(patient, DEFAULT_RUNTIME)
     found = [LogRef(None, log_id) for log_id in dict.fromkeys(log_ids or ())]
-    wanted = [*dict.fromkeys(names or ())]
-    for start in range(0, len(wanted), NAMES_AT_ONCE):
-        some = wanted[start : start + NAMES_AT_ONCE]
-        entries = await asyncio.gather(*map(catalogue.find, some))
-        found += [LogRef(entry.name, entry.id) for entry in entries]
+    entries = await gather_bounded(dict.fromkeys(names or ()), catalogue.find, NAMES_AT_ONCE)
+    found += [LogRef(entry.name, entry.id) for entry in entries]
     if names is None and log_ids is None:
         found = [LogRef(name) async for name in catalogue.names()]
         if not found:
@@ -74,8 +77,7 @@ async def resolve(root: Store, ref: LogRef) -> tuple[LogRef, Store]:
     if ref.log_id is None:
         assert ref.name is not None
         ref = LogRef(ref.name, (await Catalogue(root, DEFAULT_RUNTIME).find(ref.name)).id)
-    assert ref.log_id is not None
-    return ref, log_store(root, ref.log_id)
+    return ref, log_store(root, ref.id)
 
 
 async def has_lost_manifest(root: Store, ref: LogRef) -> bool:
@@ -84,15 +86,14 @@ async def has_lost_manifest(root: Store, ref: LogRef) -> bool:
     A drop frees the name before it deletes anything, and deletes the manifest last. A creation that
     was cut short leaves a name and nothing else.
     """
-    assert ref.log_id is not None
     if ref.name is not None:
         try:
             entry = await Catalogue(root, DEFAULT_RUNTIME).find(ref.name)
         except NotFound:
             return False
-        if entry.id != ref.log_id:
+        if entry.id != ref.id:
             return False
-    rows = log_store(root, ref.log_id).list()
+    rows = log_store(root, ref.id).list()
     return any([not row.path.startswith(PROBE_PREFIX) async for row in rows])
 
 

@@ -29,7 +29,7 @@ Merge = Callable[["DataFrame | None", "DataFrame"], "DataFrame"]
 """From the last output, if any, and the added records to the new output."""
 
 COLUMNS = ("log", "key", "offset", "timestamp", "body")
-"""What ``latest_by_key`` gives for each key, before the columns that it is told to add."""
+"""What ``latest_by_key`` gives for each key, before the columns that it is to add."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ spread over as many tasks as it needs, by a hash of the row.
 from __future__ import annotations
 
 import json
-import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +21,14 @@ import pyarrow as pa
 
 from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
 from stratalog.invariants import invariant
+from stratalog.pipeline.jobs import Trouble
 from stratalog.pipeline.materialize.merge import Merge
 from stratalog.pipeline.outputs import (
-    FILES_DDL,
+    FILES,
     FileSplit,
     Output,
     OutputFile,
-    Standing,
+    OutputState,
     Target,
     contents_of,
     frame_of_outputs,
@@ -36,7 +36,15 @@ from stratalog.pipeline.outputs import (
     write_files,
 )
 from stratalog.pipeline.source import Part, Split, records_of, split_evenly
-from stratalog.pipeline.spark import HERD_RECORDS_DDL, frame_of, slots_of, tidy_error, whole_errors
+from stratalog.pipeline.spark import (
+    HERD_RECORDS_DDL,
+    frame_of,
+    in_tasks,
+    slots_of,
+    struct_of,
+    tidy_error,
+    whole_errors,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,25 +52,24 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 4 << 20
 TASKS_MAX = 10_000
-TROUBLES_DDL = "log string, error binary"
 FAULTS_OF_DATA = ("22", "P0")
 """Classes of SQLSTATE: a value that does not fit an expression, an error that one raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A log with new records: where it stands, and where they are."""
+    """A log with new records: how far it is merged, and where they are."""
 
-    standing: Standing
+    state: OutputState
     part: Part
 
     @property
     def name(self) -> str:
-        return self.standing.name
+        return self.state.name
 
     @property
     def last(self) -> Output | None:
-        return self.standing.output
+        return self.state.output
 
     @property
     def num_bytes(self) -> int:
@@ -100,7 +107,7 @@ class MergeJob:
         """Merge and upload. Raises what Spark raises, but for a merge that does not fit."""
         last = frame_of_outputs(self.spark, self.place, self.job, _last_of(works))
         merged, schema = self._merged(last, self._added(works))
-        ids = {work.name: work.standing.log_id for work in works}
+        ids = {work.name: work.state.log_id for work in works}
         target = Target(self.place, self.job, ids, self.file_bytes)
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,30 +115,26 @@ class MergeJob:
                 yield from write_files(batches, target)
 
         sorted_rows = self._by_log(merged, schema, works)
-        written = sorted_rows.mapInArrow(cast(Callable[..., Any], write), FILES_DDL)
+        written = sorted_rows.mapInArrow(cast(Callable[..., Any], write), struct_of(FILES))
         files: defaultdict[str, list[OutputFile]] = defaultdict(list)
         for log, path, rows, num_bytes, sha256 in written.collect():
             file = OutputFile(path=path, rows=rows, num_bytes=num_bytes, sha256=sha256)
             files[log].append(file)
         return Merged(schema.json(), files)
 
-    def troubles_of(self, works: Sequence[Work]) -> dict[str, StratalogError]:
-        """Read everything once more, and tell which logs cannot be read and why."""
+    def troubles_of(self, works: Sequence[Work]) -> list[Trouble]:
+        """Read everything once more: which logs cannot be read, and why."""
         verify = self.verify
         items: list[Split | FileSplit] = [
             *self._splits(works),
             *splits_of(self.place, self.job, _last_of(works), self.split_bytes),
         ]
 
-        def look(item: Split | FileSplit) -> Iterator[pa.RecordBatch]:
-            found = [*troubles_in(item, verify)]
-            logs, errors = [log for log, _ in found], [pickle.dumps(error) for _, error in found]
-            yield pa.RecordBatch.from_pydict(
-                {"log": pa.array(logs, pa.string()), "error": pa.array(errors, pa.binary())}
-            )
+        def look(item: Split | FileSplit) -> list[Trouble]:
+            return [*troubles_in(item, verify)]
 
-        rows = frame_of(self.spark, items, look, TROUBLES_DDL).collect()
-        return {log: pickle.loads(error) for log, error in rows}
+        found = [each for some in in_tasks(self.spark, items, look) for each in some]
+        return [*{each.log: each for each in found}.values()]
 
     def _splits(self, works: Sequence[Work]) -> list[Split]:
         parts = [work.part for work in works]
@@ -193,18 +196,18 @@ def failure_of(error: Exception) -> StratalogError | None:
     """What an error of the job amounts to. None if it is neither Spark's nor ours."""
     from pyspark.errors import PySparkException
 
-    told = tidy_error(error)
-    if told is None or not isinstance(error, PySparkException):
-        return told
-    if isinstance(told, Unavailable) and is_fault_of_data(error):
+    failure = tidy_error(error)
+    if failure is None or not isinstance(error, PySparkException):
+        return failure
+    if isinstance(failure, Unavailable) and is_fault_of_data(error):
         return Invalid(
-            f"the merge failed: {told}",
+            f"the merge failed: {failure}",
             hint="Let the merge cope with such a record, or leave its log out.",
         )
-    return told
+    return failure
 
 
-def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, StratalogError]]:
+def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[Trouble]:
     """The logs of a split that cannot be read. Runs in a task.
 
     A store that does not answer is waited for once, not once for each log.
@@ -216,7 +219,7 @@ def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, St
                 raise given_up.copy()
             attempt()
         except StratalogError as error:
-            yield log, error
+            yield Trouble(log, error)
             if isinstance(error, Unavailable | Denied):
                 given_up = error
 

@@ -1,9 +1,9 @@
 """The outputs of a job: written by tasks, published log by log, read as DataFrames."""
 
 from stratalog.pipeline.outputs.drop_outputs import remove_dropped_outputs
-from stratalog.pipeline.outputs.files import FILE_BYTES, FILES_DDL, Target, write_files
+from stratalog.pipeline.outputs.files import FILE_BYTES, FILES, Target, write_files
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
-from stratalog.pipeline.outputs.publish import Outputs, Standing
+from stratalog.pipeline.outputs.publish import Outputs, OutputState, load_output, tidy_outputs
 from stratalog.pipeline.outputs.read import (
     FileSplit,
     contents_of,
@@ -14,23 +14,25 @@ from stratalog.pipeline.outputs.read import (
 from stratalog.pipeline.outputs.sizes import HerdSize, LogSize, bytes_of, measure_herd
 
 __all__ = [
-    "FILES_DDL",
+    "FILES",
     "FILE_BYTES",
     "FileSplit",
     "HerdSize",
     "LogSize",
     "Output",
     "OutputFile",
+    "OutputState",
     "Outputs",
-    "Standing",
     "Target",
     "bytes_of",
     "contents_of",
     "folder_of",
     "frame_of_outputs",
+    "load_output",
     "measure_herd",
     "read_output",
     "remove_dropped_outputs",
     "splits_of",
+    "tidy_outputs",
     "write_files",
 ]

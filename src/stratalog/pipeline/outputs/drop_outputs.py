@@ -1,7 +1,7 @@
 """Outputs of logs that were dropped: nobody reads them any more, and no job comes to them.
 
 A drop frees the name and destroys the log; what jobs have made of it lies elsewhere. Its output
-goes when both can be seen: the catalogue has no such log under the name that OUTPUT tells, and
+goes when both can be seen: the catalogue has no such log under the name in OUTPUT, and
 nothing is left of the log itself. An output whose log has merely lost its objects is the last copy
 of its records, and stays.
 """
@@ -35,14 +35,14 @@ async def remove_dropped_outputs(
     by_log: defaultdict[str, list[str]] = defaultdict(list)
     async for row in root.list(prefix):
         by_log[row.path.removeprefix(prefix).partition("/")[0]].append(row.path)
-    doomed: list[str] = []
+    to_delete: list[str] = []
     for log_id, paths in by_log.items():
         if log_id not in there and await _is_dropped(root, job, log_id, runtime):
-            doomed += sorted(paths, key=lambda path: path.endswith(f"/{OUTPUT}"))
-    for start in range(0, len(doomed), DELETE_BATCH):
-        some = doomed[start : start + DELETE_BATCH]
+            to_delete += sorted(paths, key=lambda path: path.endswith(f"/{OUTPUT}"))
+    for start in range(0, len(to_delete), DELETE_BATCH):
+        some = to_delete[start : start + DELETE_BATCH]
         await delete_surely(root, some, Patience(runtime, TIMEOUT_S))
-    return tuple(doomed)
+    return tuple(to_delete)
 
 
 async def _is_dropped(root: Store, job: str, log_id: str, runtime: Runtime) -> bool:

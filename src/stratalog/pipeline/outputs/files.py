@@ -22,6 +22,7 @@ from stratalog.errors import Invalid
 from stratalog.objectlog.stored import INCARNATION_LENGTH
 from stratalog.pipeline.jobs import open_root
 from stratalog.pipeline.outputs.output import folder_of
+from stratalog.pipeline.spark import batch_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PrefixedStore, Store, put_once
 
@@ -31,8 +32,7 @@ UPLOADS_AT_ONCE = 16
 UPLOAD_BYTES = 64 << 20
 TIMEOUT_S = 60.0
 
-FILES_DDL = "log string, path string, rows bigint, num_bytes bigint, sha256 string"
-_FILES = pa.schema(
+FILES = pa.schema(
     [
         ("log", pa.string()),
         ("path", pa.string()),
@@ -163,11 +163,7 @@ class _Uploads:
     def finish(self) -> pa.RecordBatch:
         while self._under_way:
             self._settle()
-        columns = zip(*self._done, strict=True) if self._done else [[] for _ in _FILES]
-        arrays = [
-            pa.array([*each], field.type) for each, field in zip(columns, _FILES, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=_FILES)
+        return batch_of(self._done, FILES)
 
     def _settle(self) -> None:
         size, path, log, rows, digest = self._under_way.popleft()

@@ -7,7 +7,7 @@
 
 All records before ``upto`` are merged in. ``version`` counts publications; 0 was never published.
 ``schema`` is Spark's. ``former`` are the files of the version before, which stay until the next
-publication. ``merge`` tells by what the rows were merged, if that is known: another merge would mix
+publication. ``merge`` says by what the rows were merged, if that is known: another merge would mix
 its rows with theirs. A file's name is never used twice: ``run`` is drawn by each task that writes.
 What changes an output is in ``outputs``. Persisted: keep stable.
 """

@@ -1,6 +1,6 @@
 """Publishing the outputs of a job, log by log, so that every record is merged once.
 
-A version is published in this order (``output_object`` tells what is stored):
+A version is published in this order (``output`` says what is stored):
 
     1  read OUTPUT          what the next version is made from
     2  upload its files     nobody reads them yet
@@ -63,7 +63,7 @@ ATTEMPTS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OutputState:
     """How far a job is with a log, as it was read: what the next version is made from."""
 
     log_id: str
@@ -118,7 +118,7 @@ class Outputs:
         self._merge = merge
         self._runtime = runtime
 
-    async def look(self, log_id: str, name: str | None = None) -> tuple[Standing, Manifest]:
+    async def look(self, log_id: str, name: str | None = None) -> tuple[OutputState, Manifest]:
         """Where a log and its output stand, and the manifest that tells.
 
         ``Trimmed`` if records were collected before they were merged; ``Conflict`` if something
@@ -137,20 +137,20 @@ class Outputs:
             self._check(output, manifest, cursor)
         label = name or manifest.name or log_id
         first, tail = manifest.first_offset, manifest.tail.offset
-        return Standing(log_id, label, first, tail, output, etag, cursor), manifest
+        return OutputState(log_id, label, first, tail, output, etag, cursor), manifest
 
     async def publish(
-        self, standing: Standing, files: Sequence[OutputFile], schema_json: str
+        self, state: OutputState, files: Sequence[OutputFile], schema_json: str
     ) -> Output:
         """Let these files, which are uploaded, be the output of all records up to the end.
 
         ``Conflict`` if another worker or a tidying came first; ``Unknown`` if that is not known.
         """
-        before = standing.output
+        before = state.output
         output = Output(
-            log=standing.name,
-            log_id=standing.log_id,
-            upto=standing.limit,
+            log=state.name,
+            log_id=state.log_id,
+            upto=state.limit,
             version=1 if before is None else before.version + 1,
             schema=msgspec.json.decode(schema_json, type=dict[str, msgspec.Raw]),
             files=tuple(files),
@@ -160,15 +160,15 @@ class Outputs:
             merge=self._merge,
             unknown=None if before is None else before.unknown,
         )
-        await self._put(output, standing.etag, fresh=frozenset(file.path for file in files))
-        await self.advance(standing, output)
+        await self._put(output, state.etag, fresh=frozenset(file.path for file in files))
+        await self.advance(state, output)
         if before is not None:
             await self._forget(before, output)
         return output
 
-    async def advance(self, standing: Standing, output: Output) -> None:
+    async def advance(self, state: OutputState, output: Output) -> None:
         """See to it that the cursor is at or beyond what a published output holds."""
-        cursors, cursor = self._cursors(standing.log_id), standing.cursor
+        cursors, cursor = self._cursors(state.log_id), state.cursor
         failure: StratalogError | None = None
         for _ in range(ATTEMPTS_MAX):
             try:
@@ -179,7 +179,7 @@ class Outputs:
                 return
             except (Conflict, Exists, Unknown) as error:
                 failure = error
-            cursor = await self._load_cursor(standing.log_id)
+            cursor = await self._load_cursor(state.log_id)
         assert failure is not None
         raise failure
 
@@ -205,15 +205,15 @@ class Outputs:
         listed = [row.path async for row in rows if is_file_name(row.path)]
         for _ in range(ATTEMPTS_MAX):
             output, etag = await self._find(log_id)
-            doomed = [name for name in listed if output is None or name not in output.names]
-            if not doomed:
+            to_delete = [name for name in listed if output is None or name not in output.names]
+            if not to_delete:
                 return ()
             try:
                 await self._put(await self._bumped(log_id, output), etag)
             except (Conflict, Unknown):
                 continue
-            await self._delete(log_id, doomed)
-            return tuple(doomed)
+            await self._delete(log_id, to_delete)
+            return tuple(to_delete)
         raise Conflict("the output changes faster than it can be tidied", path=self._path(log_id))
 
     # Reading

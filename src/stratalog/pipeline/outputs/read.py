@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -16,7 +17,15 @@ import pyarrow.parquet as pq
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
-from stratalog.pipeline.jobs import LogRef, find_logs, open_root, place_of, resolve
+from stratalog.pipeline.jobs import (
+    LogRef,
+    find_logs,
+    gather_bounded,
+    in_groups,
+    open_root,
+    place_of,
+    resolve,
+)
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.pipeline.source import OPEN_COST_BYTES, SPLIT_BYTES
@@ -77,19 +86,16 @@ def read_output(
 async def _load_all(place: str, job: str, logs: Sequence[str] | None) -> list[Output]:
     root = PatientStore(open_root(place), DEFAULT_RUNTIME, TIMEOUT_S)
     outputs = Outputs(root, job)
-    room = asyncio.Semaphore(LOGS_AT_ONCE)
 
     async def load(ref: LogRef) -> Output | None:
-        async with room:
-            try:
-                found, _ = await resolve(root, ref)
-                assert found.log_id is not None
-                return await outputs.load(found.log_id)
-            except NotFound:
-                return None
+        try:
+            found, _ = await resolve(root, ref)
+            return await outputs.load(found.id)
+        except NotFound:
+            return None
 
     refs = await find_logs(root, names=logs)
-    return [each for each in await asyncio.gather(*map(load, refs)) if each is not None]
+    return [each for each in await gather_bounded(refs, load, LOGS_AT_ONCE) if each is not None]
 
 
 def frame_of_outputs(
@@ -99,7 +105,8 @@ def frame_of_outputs(
     from pyspark.sql.types import StructType
 
     published = [output for output in outputs if output.is_published]
-    by_schema = groupby(sorted(published, key=_schema_of), key=_schema_of)
+    schema_of = attrgetter("schema_json")
+    by_schema = groupby(sorted(published, key=schema_of), key=schema_of)
     whole: DataFrame | None = None
     for schema_json, some in by_schema:
         splits = splits_of(root_url, job, [*some])
@@ -119,20 +126,16 @@ def splits_of(
     root_url: str, job: str, outputs: Sequence[Output], split_bytes: int = SPLIT_BYTES
 ) -> list[FileSplit]:
     """The files of these outputs, in splits of about as many bytes."""
-    splits: list[FileSplit] = []
-    taken: list[StoredFile] = []
-    weight = 0
-    for output in outputs:
-        folder = folder_of(job, output.log_id)
-        for file in output.files:
-            if taken and weight + file.num_bytes > split_bytes:
-                splits.append(FileSplit(root_url, tuple(taken)))
-                taken, weight = [], 0
-            taken.append(StoredFile(output.log, folder, file))
-            weight += file.num_bytes + OPEN_COST_BYTES
-    if taken:
-        splits.append(FileSplit(root_url, tuple(taken)))
-    return splits
+    files = (
+        StoredFile(output.log, folder_of(job, output.log_id), file)
+        for output in outputs
+        for file in output.files
+    )
+
+    def weight_of(stored: StoredFile) -> int:
+        return stored.file.num_bytes + OPEN_COST_BYTES
+
+    return [FileSplit(root_url, tuple(some)) for some in in_groups(files, weight_of, split_bytes)]
 
 
 def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
@@ -157,21 +160,10 @@ def contents_of(split: FileSplit) -> Iterator[tuple[StoredFile, bytes]]:
     async def fetch(some: Sequence[StoredFile]) -> list[bytes]:
         return await asyncio.gather(*(_fetch(root, stored) for stored in some))
 
-    for some in _a_few(split.files):
+    size_of = attrgetter("file.num_bytes")
+    for some in in_groups(split.files, size_of, FETCH_BYTES, FETCHES_AT_ONCE):
         fetched = loop_thread().run(partial(fetch, some))
         yield from zip(some, fetched, strict=True)
-
-
-def _a_few(files: Sequence[StoredFile]) -> Iterator[list[StoredFile]]:
-    some: list[StoredFile] = []
-    for stored in files:
-        size = stored.file.num_bytes + sum(each.file.num_bytes for each in some)
-        if some and (len(some) >= FETCHES_AT_ONCE or size > FETCH_BYTES):
-            yield some
-            some = []
-        some.append(stored)
-    if some:
-        yield some
 
 
 async def _fetch(root: Store, stored: StoredFile) -> bytes:
@@ -204,7 +196,3 @@ async def _missing(root: Store, stored: StoredFile) -> StratalogError:
         path=stored.path,
         hint="Read the output again: newer versions were published.",
     )
-
-
-def _schema_of(output: Output) -> str:
-    return output.schema_json

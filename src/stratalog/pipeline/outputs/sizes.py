@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stratalog.blocking import loop_thread
 from stratalog.errors import NotFound
 from stratalog.herd import log_store
 from stratalog.objectlog.stored import Manifest, load_any_manifest
-from stratalog.pipeline.jobs import LogRef, find_logs, for_each_log, open_root, place_of
+from stratalog.pipeline.jobs import Held, HerdJob, LogRef
 from stratalog.pipeline.outputs.publish import Outputs
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage
 
 if TYPE_CHECKING:
@@ -31,19 +30,11 @@ class LogSize:
 
 
 @dataclass(frozen=True, slots=True)
-class HerdSize:
+class HerdSize(Held):
     """What all of them hold."""
 
     logs: tuple[LogSize, ...] = ()
     usage: Usage = field(default_factory=Usage)
-
-    @property
-    def records(self) -> int:
-        return sum(each.records for each in self.logs)
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(each.num_bytes for each in self.logs)
 
     @property
     def output_rows(self) -> int:
@@ -64,13 +55,12 @@ def measure_herd(
     root_url: str,
     *,
     job: str | None = None,
-    refs: Sequence[LogRef] | None = None,
+    runtime: Runtime = DEFAULT_RUNTIME,
 ) -> HerdSize:
-    """One read a log, and one more with ``job``. What cannot be read counts for nothing."""
-    place = place_of(root_url)
-    found = refs if refs is not None else loop_thread().run(lambda: find_logs(open_root(place)))
-    outcomes = for_each_log(spark, place, found, _Measuring(job))
-    return HerdSize(tuple(outcomes.values), outcomes.usage)
+    """One read for each log, and one more with ``job``. What cannot be read counts for nothing."""
+    measuring = HerdJob(spark, root_url, runtime)
+    logs = measuring.for_each(measuring.find(), _Measuring(job)).values
+    return HerdSize(tuple(logs), measuring.usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +68,17 @@ class _Measuring:
     job: str | None
 
     async def __call__(self, root: Store, ref: LogRef) -> LogSize:
-        assert ref.log_id is not None
-        manifest, _ = await load_any_manifest(log_store(root, ref.log_id))
+        manifest, _ = await load_any_manifest(log_store(root, ref.id))
         rows = size = 0
         if self.job is not None:
             try:
-                output = await Outputs(root, self.job).load(ref.log_id)
+                output = await Outputs(root, self.job).load(ref.id)
                 rows, size = output.rows, output.num_bytes
             except NotFound:
                 rows = size = 0
         return LogSize(
             log=ref.name or manifest.name,
-            log_id=ref.log_id,
+            log_id=ref.id,
             records=manifest.count,
             num_bytes=bytes_of(manifest),
             output_rows=rows,

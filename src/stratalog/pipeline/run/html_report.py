@@ -8,6 +8,7 @@ ones, and the proof. It is readable in light and in dark, on paper and by a scre
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from html import escape
 
@@ -179,7 +180,7 @@ def _herd(report: RunReport) -> Iterator[str]:
 
 
 def _requests(report: RunReport) -> Iterator[str]:
-    stages = [each for each in report.stages if any(_usage(each))]
+    stages = [each for each in report.stages if any(astuple(each.requests))]
     if not stages:
         return
     yield "<h2>Requests to the store</h2>"
@@ -192,7 +193,11 @@ def _requests(report: RunReport) -> Iterator[str]:
     yield _table(
         ("stage", "class A", "class B", "free", "bytes written", "bytes read"),
         [
-            (each.stage, *map(_plain, _usage(each)[:3]), *map(_size, _usage(each)[3:]))
+            (
+                each.stage,
+                *map(_plain, astuple(each.requests)[:3]),
+                *map(_size, astuple(each.requests)[3:]),
+            )
             for each in stages
         ],
         numbers=(1, 2, 3, 4, 5),
@@ -257,12 +262,12 @@ def _proof(report: RunReport) -> Iterator[str]:
         )
         yield f"<p>Each fragment has its row in the audit <code>{escape(proof.audit)}</code>.</p>"
     if findings is not None:
-        told = (
+        summary = (
             '<span class="verdict good">Manifests, cursors, outputs and marks fit together.</span>'
             if not findings
             else f'<span class="verdict bad">{_count(len(findings), "finding")}, see above.</span>'
         )
-        yield f"<p>{told}</p>"
+        yield f"<p>{summary}</p>"
 
 
 # Words and numbers
@@ -300,17 +305,6 @@ def _figure(name: str, value: float | str) -> str:
     if name.endswith("_s"):
         return f"{name.removesuffix('_s').replace('_', ' ')} {value:g} s"
     return f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, ',')}"
-
-
-def _usage(stage: StageReport) -> tuple[int, int, int, int, int]:
-    used = stage.requests
-    return (
-        used.class_a_requests,
-        used.class_b_requests,
-        used.free_requests,
-        used.bytes_written,
-        used.bytes_read,
-    )
 
 
 def _plain(value: float) -> str:

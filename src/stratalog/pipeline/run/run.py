@@ -5,130 +5,47 @@
                                 longer      merged or   records   together
                                 lives       too old
 
-Each stage finds its work in what is stored and may be done again without harm. So a run that was
-killed anywhere is resumed by the next one, on any machine, and two runs at a time do some work
-twice and nothing wrong.
+Each stage finds its work in what is stored and is idempotent. So a run that was killed anywhere is
+resumed by the next one, on any machine, and two runs at a time do some work twice and nothing
+wrong.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from stratalog.blocking import loop_thread
-from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError
-from stratalog.herd import COMPACTION, Herd, RolledUp, RollUpOptions, check_name, roll_up
-from stratalog.pipeline.check import (
-    HerdScrubOptions,
-    HerdVerifyOptions,
-    describe,
-    load_whole_audit,
-    scrub_herd,
-    verify_herd,
-)
-from stratalog.pipeline.collect import HerdCollectOptions, collect_herd
-from stratalog.pipeline.compact import HerdCompactOptions, compact_herd
-from stratalog.pipeline.jobs import (
-    Trouble,
-    check_herd,
-    check_job_cursor,
-    open_root,
-    place_of,
-    require,
-)
-from stratalog.pipeline.materialize import (
-    MaterializeOptions,
-    MaterializeProgress,
-    Merge,
-    latest_by_key,
-    materialize,
-)
+from stratalog.errors import Invalid, NotFound, StratalogError
+from stratalog.herd import check_name
+from stratalog.pipeline.check import load_whole_audit
+from stratalog.pipeline.jobs import check_herd, open_root, place_of, require
+from stratalog.pipeline.materialize import Merge, latest_by_key
 from stratalog.pipeline.outputs import HerdSize, measure_herd
+from stratalog.pipeline.run.options import RunOptions
 from stratalog.pipeline.run.run_report import (
     STAGES,
     Failure,
-    Proof,
+    OnEvent,
+    RunEvent,
     RunReport,
     Stage,
     StageReport,
     Totals,
     largest_logs,
     size_bins,
-    told,
 )
+from stratalog.pipeline.run.stages import Stages
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, PatientStore, redact
+from stratalog.store import PatientStore, redact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BACK_OFF_S_MAX = 3600.0
 AUDIT_TIMEOUT_S = 30.0
-_MERGING = {"plan": "logs looked at", "merge": "tasks", "publish": "logs published"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What a run does in each stage."""
-
-    job: str = "latest"
-    """The name of the job whose outputs are made."""
-
-    cursor: str = COMPACTION
-    """The cursor up to which logs are compacted."""
-
-    age_s: float = 0.0
-    """Materialize what has waited for so long. 0 is all that waits."""
-
-    records: int = 10_000
-    """Materialize at once what has so many records waiting."""
-
-    interval_s: float = 5.0
-    """How long slow readers get before anything is deleted."""
-
-    sweep: bool = False
-    """Also delete the objects that nothing links."""
-
-    keep_audits: int = 10
-    """How many audits are kept."""
-
-    measure: bool = True
-    """Measure the herd before and after: one or two reads a log, each time."""
-
-    def __post_init__(self) -> None:
-        check_name(self.job, "job")
-        check_job_cursor(self.cursor)
-        require(self.age_s >= 0, "age_s is not negative")
-        require(self.records >= 1, "records is at least 1")
-        require(self.interval_s >= 0, "interval_s is not negative")
-        require(self.keep_audits >= 1, "keep_audits is at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEvent:
-    """Something that a display may want to show."""
-
-    kind: Literal["begun", "progress", "ended", "round"]
-    stage: Stage | None = None
-    done: int = 0
-    total: int = 0
-    unit: str = ""
-    report: StageReport | None = None
-    """What an ended stage did."""
-
-    round: RunReport | None = None
-    """What an ended round did."""
-
-    wait_s: float = 0.0
-    """How long it is until the next round."""
-
-
-OnEvent = Callable[[RunEvent], None]
-"""May be called from another thread."""
-
 DEFAULT_OPTIONS = RunOptions()
 
 
@@ -168,10 +85,10 @@ def run_forever(
 ) -> int:
     """Round after round, ``every_s`` apart, until ``stop`` is set. Gives how many there were.
 
-    A round that fails is told like any other, and the next one comes later and later. What looks at
-    the whole herd (scrub, verify, collecting what others have left) is done in the first round and
-    then every ``thorough_every_s``, counted from the last time or from the newest audit of all
-    logs, which may be another worker's.
+    A round that fails is reported like any other, and the next one comes later and later. What
+    looks at the whole herd (scrub, verify, collecting what others have left) is done in the first
+    round and then every ``thorough_every_s``, counted from the last time or from the newest audit
+    of all logs, which may be another worker's.
     """
     require(every_s >= 0, "every_s is not negative")
     require(thorough_every_s >= 0, "thorough_every_s is not negative")
@@ -197,7 +114,7 @@ def run_forever(
 
 
 def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime) -> bool:
-    """Whether it is time to look at the whole herd, and nobody else has done it."""
+    """Whether it is time to look at the whole herd, and no other worker has done it."""
 
     def is_old(time_us: int) -> bool:
         return runtime.now_us() - time_us >= every_s * 1e6
@@ -213,7 +130,7 @@ def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime
 
 
 class _Run:
-    """One run, and what its stages have found so far."""
+    """One run."""
 
     def __init__(
         self,
@@ -226,40 +143,35 @@ class _Run:
         on_event: OnEvent | None,
         runtime: Runtime,
     ) -> None:
-        self._spark = spark
-        self._place = place_of(root_url)
-        self._server = check_name(server, "server")
-        self._merge = latest_by_key(merge) if isinstance(merge, str) else merge
-        self._stages = _checked(stages, self._merge)
+        merge = latest_by_key(merge) if isinstance(merge, str) else merge
+        place = place_of(root_url)
+        self._stages = Stages(
+            spark, place, check_name(server, "server"), merge, options, self._progress, runtime
+        )
+        self._chosen = _checked(stages, merge)
         self._options = options
         self._on_event = on_event
         self._runtime = runtime
-        self._everything = True
-        self._selected: list[str] | None = None
-        self._materialized: list[str] | None = None
-        self._retained: list[str] = []
         self._reports: list[StageReport] = []
-        self._proof: Proof | None = None
-        self._findings: tuple[str, ...] | None = None
 
     def run(self, *, everything: bool = True) -> RunReport:
-        """With ``everything`` also what an earlier run has left is collected."""
-        self._everything = everything
-        started_us = self._runtime.now_us()
+        """With ``everything`` also what an earlier run has left is compacted and collected."""
+        stages, started_us = self._stages, self._runtime.now_us()
+        stages.everything = everything
         before, after = HerdSize(), HerdSize()
         error: StratalogError | None = None
         try:
-            loop_thread().run(lambda: check_herd(open_root(self._place)))
+            loop_thread().run(lambda: check_herd(open_root(stages.place)))
             before = self._measured()
-            for stage in self._stages:
+            for stage in self._chosen:
                 self._do(stage)
             after = self._measured()
         except StratalogError as raised:
             error = raised
         measured = self._options.measure and error is None
         return RunReport(
-            root=redact(self._place),
-            server=self._server,
+            root=redact(stages.place),
+            server=stages.server,
             started_us=started_us,
             ended_us=self._runtime.now_us(),
             stages=tuple(self._reports),
@@ -267,8 +179,8 @@ class _Run:
             after=Totals.of(after) if measured else None,
             sizes=size_bins(before.logs, after.logs) if measured else (),
             largest=largest_logs(before.logs, after.logs) if measured else (),
-            proof=self._proof,
-            findings=self._findings,
+            proof=stages.proof,
+            findings=stages.findings,
             failure=None if error is None else Failure.of(error),
             error=error,
         )
@@ -276,230 +188,22 @@ class _Run:
     def _measured(self) -> HerdSize:
         if not self._options.measure:
             return HerdSize()
-        return measure_herd(self._spark, self._place, job=self._options.job)
+        return measure_herd(self._stages.spark, self._stages.place, job=self._options.job)
 
     def _do(self, stage: Stage) -> None:
-        work = {
-            "roll-up": self._roll_up,
-            "materialize": self._materialize,
-            "compact": self._compact,
-            "collect": self._collect,
-            "scrub": self._scrub,
-            "verify": self._verify,
-        }[stage]
-        self._tell(RunEvent(kind="begun", stage=stage))
+        self._emit(RunEvent(kind="begun", stage=stage))
         started_us = self._runtime.now_us()
-        report = work()
+        report = self._stages.do(stage)
         report = replace(report, seconds=(self._runtime.now_us() - started_us) / 1e6)
         self._reports.append(report)
-        self._tell(RunEvent(kind="ended", stage=stage, report=report))
-
-    # The stages
-
-    def _roll_up(self) -> StageReport:
-        counted = CountedStore(open_root(self._place))
-        options = RollUpOptions(
-            age_s=self._options.age_s,
-            records=self._options.records,
-            compaction_cursor=self._options.cursor,
-        )
-
-        async def find() -> RolledUp:
-            async with Herd.open(counted, server=self._server) as herd:
-                return await roll_up(herd, options=options)
-
-        found = loop_thread().run(find)
-        self._selected = [each.log_id for each in found.selected]
-        return StageReport(
-            stage="roll-up",
-            seconds=0,
-            logs=len(found.dirty),
-            records=sum(each.records for each in found.dirty),
-            figures={
-                "marks": found.marks,
-                "selected": len(found.selected),
-                "clean": found.clean,
-                "gone": found.gone,
-            },
-            requests=counted.usage,
-            troubles=told(found.troubles),
-        )
-
-    def _materialize(self) -> StageReport:
-        assert self._merge is not None
-
-        def progress(each: MaterializeProgress) -> None:
-            self._progress("materialize", each.done, each.total, _MERGING[each.stage])
-
-        done = materialize(
-            self._spark,
-            self._place,
-            self._merge,
-            log_ids=self._selected,
-            options=MaterializeOptions(job=self._options.job, cursor=self._options.cursor),
-            on_progress=progress,
-            runtime=self._runtime,
-        )
-        self._materialized = [each.log_id for each in done.logs]
-        return StageReport(
-            stage="materialize",
-            seconds=0,
-            logs=len(done.logs),
-            records=done.records,
-            bytes_before=done.bytes_in,
-            bytes_after=done.bytes_out,
-            figures={
-                "rows": done.rows,
-                "unchanged": done.unchanged,
-                "caught_up": done.caught_up,
-                "plan_s": round(done.plan_s, 3),
-                "merge_s": round(done.merge_s, 3),
-                "publish_s": round(done.publish_s, 3),
-            },
-            requests=done.usage,
-            troubles=told(map(str, done.troubles)),
-            corrupt=_corrupt(done.troubles),
-        )
-
-    def _compact(self) -> StageReport:
-        done = compact_herd(
-            self._spark,
-            self._place,
-            log_ids=None if self._everything else self._selected,
-            options=HerdCompactOptions(interval_s=self._options.interval_s),
-            on_progress=partial(self._progress, "compact", unit="logs"),
-            runtime=self._runtime,
-        )
-        self._retained = [each.log_id for each in done.retained]
-        return StageReport(
-            stage="compact",
-            seconds=0,
-            logs=done.changed,
-            records=done.records,
-            bytes_before=done.bytes_before,
-            bytes_after=done.bytes_after,
-            figures={
-                "looked_at": done.looked_at,
-                "policies": done.policies,
-                "asked": len(done.logs),
-                "not_due": done.not_due,
-                "retention_moved": len(done.retained),
-                "retention_bytes": sum(each.num_bytes for each in done.retained),
-                "gone": done.gone,
-            },
-            requests=done.usage,
-            troubles=told(map(str, done.troubles)),
-            corrupt=_corrupt(done.troubles),
-        )
-
-    def _collect(self) -> StageReport:
-        options = self._options
-        changed = None
-        if not self._everything and self._materialized is not None:
-            changed = [*dict.fromkeys((*self._materialized, *self._retained))]
-        done = collect_herd(
-            self._spark,
-            self._place,
-            log_ids=changed,
-            options=HerdCollectOptions(
-                cursor=options.cursor,
-                job=options.job,
-                interval_s=options.interval_s,
-                sweep=options.sweep,
-            ),
-            on_progress=partial(self._progress, "collect", unit="tasks"),
-            runtime=self._runtime,
-        )
-        return StageReport(
-            stage="collect",
-            seconds=0,
-            logs=len(done.logs),
-            records=done.records,
-            bytes_before=done.bytes_before,
-            bytes_after=done.bytes_after,
-            figures={"looked_at": done.looked_at, "objects": done.objects, "gone": done.gone},
-            requests=done.usage,
-            troubles=told(map(str, done.troubles)),
-            corrupt=_corrupt(done.troubles),
-        )
-
-    def _scrub(self) -> StageReport:
-        done = scrub_herd(
-            self._spark,
-            self._place,
-            options=HerdScrubOptions(keep_audits=self._options.keep_audits),
-            on_progress=partial(self._progress, "scrub", unit="tasks"),
-            runtime=self._runtime,
-        )
-        self._proof = Proof(
-            audit=done.run,
-            logs=len(done.logs),
-            compared=len(done.compared),
-            records=done.records,
-            expected_sum=done.expected_sum,
-            actual_sum=done.actual_sum,
-            collected_sum=done.collected_sum,
-            damages=told(
-                f"{log.label}: {each.path}: {describe(each)}"
-                for log in done.damaged
-                for each in log.damages
-            ),
-        )
-        return StageReport(
-            stage="scrub",
-            seconds=0,
-            logs=len(done.logs),
-            records=done.records,
-            bytes_before=done.num_bytes,
-            bytes_after=done.num_bytes,
-            figures={
-                "fragments": done.fragments,
-                "damages": done.damages,
-                "gone": done.gone,
-                "audit": done.run,
-            },
-            requests=done.usage,
-            troubles=told(done.troubles),
-        )
-
-    def _verify(self) -> StageReport:
-        done = verify_herd(
-            self._spark,
-            self._place,
-            options=HerdVerifyOptions(cursor=self._options.cursor, job=self._options.job),
-            on_progress=partial(self._progress, "verify", unit="tasks"),
-            runtime=self._runtime,
-        )
-        self._findings = told(map(str, done.findings))
-        return StageReport(
-            stage="verify",
-            seconds=0,
-            logs=len(done.logs),
-            records=done.records,
-            bytes_before=done.num_bytes,
-            bytes_after=done.num_bytes,
-            figures={
-                "findings": len(done.findings),
-                "marks": done.marks,
-                "waiting": done.waiting,
-                "gone": done.gone,
-            },
-            requests=done.usage,
-            troubles=told(map(str, done.troubles)),
-        )
-
-    # Telling
+        self._emit(RunEvent(kind="ended", stage=stage, report=report))
 
     def _progress(self, stage: Stage, done: int, total: int, unit: str) -> None:
-        self._tell(RunEvent(kind="progress", stage=stage, done=done, total=total, unit=unit))
+        self._emit(RunEvent(kind="progress", stage=stage, done=done, total=total, unit=unit))
 
-    def _tell(self, event: RunEvent) -> None:
+    def _emit(self, event: RunEvent) -> None:
         if self._on_event is not None:
             self._on_event(event)
-
-
-def _corrupt(troubles: Sequence[Trouble]) -> int:
-    return sum(isinstance(each.error, Corrupt) for each in troubles)
 
 
 def _checked(stages: Sequence[Stage], merge: Merge | None) -> tuple[Stage, ...]:

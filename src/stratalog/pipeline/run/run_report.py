@@ -1,11 +1,11 @@
 """What a run of the pipeline did: numbers that can be stored, shown and compared.
 
-Everything in it is plain data; ``to_dict`` is ready for JSON. ``report`` makes a page of it.
+Everything in it is plain data; ``to_dict`` is ready for JSON. ``html_report`` makes a page of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -178,9 +178,32 @@ class RunReport:
         return {**facts, "seconds": self.seconds, "ok": self.ok, "requests": asdict(self.requests)}
 
 
-def told(troubles: Iterable[str]) -> tuple[str, ...]:
-    """Troubles as they are kept: without secrets, and not without end."""
-    listed = [redact(each) for each in troubles]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """Something that a display may want to show."""
+
+    kind: Literal["begun", "progress", "ended", "round"]
+    stage: Stage | None = None
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    report: StageReport | None = None
+    """What an ended stage did."""
+
+    round: RunReport | None = None
+    """What an ended round did."""
+
+    wait_s: float = 0.0
+    """How long it is until the next round."""
+
+
+OnEvent = Callable[[RunEvent], None]
+"""May be called from another thread."""
+
+
+def texts_of(troubles: Iterable[object]) -> tuple[str, ...]:
+    """Troubles as a report keeps them: without secrets, and up to a number."""
+    listed = [redact(str(each)) for each in troubles]
     more = len(listed) - TROUBLES_MAX
     return (*listed[:TROUBLES_MAX], *((f"and {more:,} more",) if more > 0 else ()))
 

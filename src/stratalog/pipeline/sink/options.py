@@ -11,7 +11,6 @@ from stratalog.herd import check_name
 from stratalog.objectlog.load import Batch, check_query
 from stratalog.objectlog.stored import Compression
 from stratalog.pipeline.source import PATH, Given
-from stratalog.pipeline.spark import absolute_url
 
 FRAGMENT_BYTES = 4 << 20
 FRAGMENT_BYTES_MAX = 256 << 20
@@ -48,6 +47,22 @@ class SinkOptions:
     compression: Compression = "zstd"
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the rows go, as every process of the job sees it."""
+
+    url: str
+    options: SinkOptions
+    query: str | None = None
+    """The query that writes, if the writes are numbered."""
+
+    job: str | None = None
+    """If they are not: the upload guard of the whole job, to which those of the tasks belong."""
+
+    log_id: str | None = None
+    """In a herd: the id of the log."""
+
+
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """The options of a write."""
     given = Given(options)
@@ -69,14 +84,8 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
             actual=compression,
         )
     log = given.text("log")
-    path = given.text(PATH)
-    if not path:
-        raise Invalid(
-            "it was not said which log to write to",
-            hint='Give its path or URL: .save("s3://bucket/orders") or .start("s3://…").',
-        )
     return SinkOptions(
-        url=absolute_url(path),
+        url=given.url("write to", '.save("s3://bucket/orders") or .start("s3://…")'),
         log=None if log is None else check_name(log, "log"),
         server=check_name(given.text("server") or SERVER, "server"),
         create=given.flag("create", default=False),

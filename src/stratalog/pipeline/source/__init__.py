@@ -1,6 +1,6 @@
 """Reading logs on Spark: what a query reads, held while it runs, and divided among tasks."""
 
-from stratalog.pipeline.source.fetch import records_of
+from stratalog.pipeline.source.fetch import records_in_task, records_of
 from stratalog.pipeline.source.log_stream import Admission, LogStream
 from stratalog.pipeline.source.native import native_frame, why_not_native
 from stratalog.pipeline.source.options import (
@@ -14,14 +14,19 @@ from stratalog.pipeline.source.options import (
     parse_read,
     parse_stream,
 )
-from stratalog.pipeline.source.part import PLANNING_CACHE_BYTES, part_of
-from stratalog.pipeline.source.pinned_plan import LOGS_AT_ONCE, Hold, Planned, plan_herd, plan_log
+from stratalog.pipeline.source.pinned_plan import (
+    PLANNING_CACHE_BYTES,
+    Hold,
+    Planned,
+    part_of,
+    plan_herd,
+    plan_log,
+    plan_together,
+)
 from stratalog.pipeline.source.read import Place, pinned_herd, pinned_log, read_herd, read_log
 from stratalog.pipeline.source.splits import OPEN_COST_BYTES, SPLIT_BYTES, Part, Split, split_evenly
-from stratalog.pipeline.source.task_records import records_in_task
 
 __all__ = [
-    "LOGS_AT_ONCE",
     "OPEN_COST_BYTES",
     "PATH",
     "PIN_S",
@@ -47,6 +52,7 @@ __all__ = [
     "pinned_log",
     "plan_herd",
     "plan_log",
+    "plan_together",
     "read_herd",
     "read_log",
     "records_in_task",

@@ -64,7 +64,7 @@ class LogStream:
 
         self._cursor: Cursor | None = None
         self._held: deque[tuple[int, Planned]] = deque()
-        self._let_go: deque[str] = deque()
+        self._released: deque[str] = deque()
         self._told_lost: int | None = None
 
     @classmethod
@@ -136,7 +136,7 @@ class LogStream:
         while self._held and self._held[0][0] <= end:
             _, planned = self._held.popleft()
             await planned.release()
-            self._let_go.extend(pin.name for pin in planned.pins)
+            self._released.extend(pin.name for pin in planned.pins)
         if self._options.cursor is not None:
             await self._move_cursor(self._options.cursor, end)
 
@@ -244,14 +244,14 @@ class LogStream:
 
     async def _free_name(self) -> str | None:
         """The name of an earlier pin that was cleared since, so that they do not pile up."""
-        if not self._let_go:
+        if not self._released:
             return None
-        path = pin_path(self._let_go[0])
+        path = pin_path(self._released[0])
         try:
             stored, _ = await read_pin(open_store(self._options.url), path)
         except StratalogError:
             return None
-        return self._let_go.popleft() if stored.is_cleared else None
+        return self._released.popleft() if stored.is_cleared else None
 
     async def _place_cursor(self, name: str, offset: int) -> None:
         cursors = CursorStore(self._options.url)

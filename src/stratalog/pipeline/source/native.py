@@ -4,10 +4,10 @@ Spark is not asked to look for the files: listing ten thousand of them takes it 
 a list in the form in which its file sink leaves one behind, a folder ``_spark_metadata``, and takes
 names and sizes from there. What the list calls the time of modification is in truth a number,
 ``note``: it comes back with each row as ``_metadata.file_modification_time``, and a small table
-that is joined by it tells what a file does not know of itself. That is the name of its log, and
+that is joined by it has what a file does not know of itself. That is the name of its log, and
 for fragments with relative offsets their start and their append time.
 
-Spark shows unsigned numbers as decimals unless it is told that they are ``bigint``; then filters on
+Spark shows unsigned numbers as decimals unless the schema calls them ``bigint``; then filters on
 ``offset`` reach the files as well. It cannot do so where they are encoded by a dictionary, as wal3
 does, so what wal3 wrote is read as decimals. No record is checked against its sum.
 """
@@ -40,7 +40,7 @@ from pyspark.sql.functions import (
 from stratalog.objectlog.stored import Fragment, is_relative
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.source.splits import Part
-from stratalog.pipeline.spark import absolute_url, is_cloud, is_remote, without_options
+from stratalog.pipeline.spark import absolute_url, batch_of, is_cloud, is_remote, without_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -108,7 +108,7 @@ class _Files:
     """Whether wal3 wrote them, which is when their entries have no time."""
 
     several_times: bool
-    """Whether their entries do not tell the time of each row."""
+    """Whether their entries do not have the time of each row."""
 
     listed: list[tuple[str, int, int]] = field(default_factory=list)
     notes: dict[Note, int] = field(default_factory=dict)
@@ -162,11 +162,7 @@ class _Files:
 
     def _table(self, spark: SparkSession) -> DataFrame:
         rows = [(number, *note) for note, number in self.notes.items()]
-        columns = [
-            pa.array(column, each.type)
-            for column, each in zip(zip(*rows, strict=True), NOTES_SCHEMA, strict=True)
-        ]
-        return spark.createDataFrame(pa.Table.from_arrays(columns, schema=NOTES_SCHEMA))
+        return spark.createDataFrame(pa.Table.from_batches([batch_of(rows, NOTES_SCHEMA)]))
 
 
 def _alike(spark: SparkSession, parts: Iterable[Part]) -> list[_Files]:

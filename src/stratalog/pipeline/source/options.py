@@ -111,7 +111,7 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
             hint='Set the option herd to "true", with the path of the herd\'s root.',
         )
     return ReadOptions(
-        url=_url(given),
+        url=given.url("read", '.load("s3://bucket/orders")'),
         herd=herd,
         logs=None if logs is None else parse_logs(logs.split(",")),
         window=window_of(
@@ -154,7 +154,7 @@ def parse_stream(options: Mapping[str, str]) -> StreamOptions:
     if cursor is not None and not legal_name(cursor):
         raise _wrong("cursor", cursor, "a name of letters, digits and underscores")
     return StreamOptions(
-        url=_url(given),
+        url=given.url("read", '.load("s3://bucket/orders")'),
         starting_offset=starting_offset,
         starting_latest=text == "latest",
         starting_us=starting_us,
@@ -246,6 +246,15 @@ class Given:
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower())
 
+    def url(self, purpose: str, example: str) -> str:
+        """The path, as a place that every process finds."""
+        path = self.text(PATH)
+        if not path:
+            raise Invalid(
+                f"it was not said which log to {purpose}", hint=f"Give its path or URL: {example}."
+            )
+        return absolute_url(path)
+
     def flag(self, name: str, *, default: bool) -> bool:
         text = self.text(name)
         if text is None:
@@ -285,16 +294,6 @@ class Given:
                 name, text, "an ISO time like 2026-01-31T12:00:00Z or microseconds since 1970"
             )
         return time_us
-
-
-def _url(given: Given) -> str:
-    path = given.text(PATH)
-    if not path:
-        raise Invalid(
-            "it was not said which log to read",
-            hint='Give its path or URL: .load("s3://bucket/orders").',
-        )
-    return absolute_url(path)
 
 
 def _pin_s(given: Given) -> float | None:

@@ -3,17 +3,18 @@
     read manifest ──► pin the stretch ──► plan from what the pin holds
 
 So what is planned is what is held, whatever becomes of the log meanwhile. Spark does not say when a
-query has ended, so a pin has an expiry; whoever knows the end releases it early. A log that wal3
-wrote has no pins, since its collector would not heed them.
+query has ended, so a pin has an expiry; a caller that knows the end releases it early. A log that
+wal3 wrote has no pins, since its collector would not heed them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from stratalog.errors import Conflict, Denied, NotFound, StratalogError, Trimmed
 from stratalog.herd import is_name
@@ -29,14 +30,22 @@ from stratalog.objectlog.stored import (
     load_manifest,
 )
 from stratalog.objectlog.tree import Tree, Window, missing
-from stratalog.pipeline.jobs import LogRef, find_logs, has_lost_manifest, resolve
-from stratalog.pipeline.source.part import PLANNING_CACHE_BYTES
+from stratalog.pipeline.jobs import (
+    LogRef,
+    find_logs,
+    gather_bounded,
+    has_lost_manifest,
+    resolve,
+)
 from stratalog.pipeline.source.splits import Part
 from stratalog.pipeline.spark import below
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import PatientStore, Store, open_store
 
+T = TypeVar("T")
+
 PLAN_TIMEOUT_S = 60.0
+PLANNING_CACHE_BYTES = 1 << 20
 LOGS_AT_ONCE = 32
 ATTEMPTS_MAX = 5
 PIN_NOTE = "read by Spark"
@@ -50,10 +59,8 @@ class Planned:
     pins: tuple[Pin, ...] = ()
 
     async def release(self) -> None:
-        """Let go of it. A pin that cannot be released now ends by itself."""
-        for start in range(0, len(self.pins), LOGS_AT_ONCE):
-            some = self.pins[start : start + LOGS_AT_ONCE]
-            await asyncio.gather(*(_let_go(pin) for pin in some))
+        """Release the pins. One that cannot be released now expires."""
+        await gather_bounded(self.pins, _release, LOGS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +103,52 @@ async def plan_herd(
     The window is about each of them; of a log that begins later, what is there is taken.
     """
     root = open_store(root_url)
-    room = asyncio.Semaphore(LOGS_AT_ONCE)
 
-    async def one(ref: LogRef) -> Planned:
-        async with room:
-            found = ref
-            try:
-                found, store = await resolve(_patient(root), ref)
-                url = below(root_url, f"logs/{found.log_id}")
-                return await _planned(store, Part(url, (), window, found.name), hold, 0)
-            except NotFound:  # dropped meanwhile, or not completed yet
-                if found.log_id is not None and await has_lost_manifest(_patient(root), found):
-                    raise
-                return Planned()
+    async def plan(ref: LogRef) -> Planned:
+        found = ref
+        try:
+            found, store = await resolve(_patient(root), ref)
+            url = below(root_url, f"logs/{found.log_id}")
+            return await _planned(store, Part(url, (), window, found.name), hold, 0)
+        except NotFound:  # dropped meanwhile, or not completed yet
+            if found.log_id is not None and await has_lost_manifest(_patient(root), found):
+                raise
+            return Planned()
 
     refs = sorted(await _chosen(root, logs), key=lambda ref: ref.name or "")
-    outcomes = await asyncio.gather(*map(one, refs), return_exceptions=True)
-    planned = _joined(each for each in outcomes if isinstance(each, Planned))
+    return _joined(await plan_together(refs, plan))
+
+
+async def plan_together(
+    items: Sequence[T], plan: Callable[[T], Awaitable[Planned]]
+) -> list[Planned]:
+    """What ``plan`` gives for each item, a few at a time. If one fails, all pins are released."""
+
+    async def attempt(item: T) -> Planned | BaseException:
+        try:
+            return await plan(item)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised below
+            return error
+
+    outcomes = await gather_bounded(items, attempt, LOGS_AT_ONCE)
+    planned = [each for each in outcomes if isinstance(each, Planned)]
     for each in outcomes:
         if isinstance(each, BaseException):
-            await planned.release()
+            await _joined(planned).release()
             raise each
     return planned
+
+
+async def part_of(
+    store: Store, url: str, manifest: Manifest, window: Window, *, log: str | None = None
+) -> Part:
+    """The fragments of a log that overlap a window. Reads only the nodes that lead to them.
+
+    ``url`` is where tasks find the log; ``store`` is the same place, open in this process.
+    """
+    tree = Tree(store, ByteCache(PLANNING_CACHE_BYTES))
+    async with contextlib.aclosing(tree.walk(manifest, window)) as walk:
+        return Part(url, tuple([fragment async for fragment in walk]), window, log)
 
 
 async def _chosen(root: Store, logs: Sequence[str] | None) -> list[LogRef]:
@@ -141,7 +172,7 @@ async def _chosen(root: Store, logs: Sequence[str] | None) -> list[LogRef]:
 
 
 async def _planned(store: Store, part: Part, hold: Hold | None, required_from: int) -> Planned:
-    """The part with its fragments, pinned unless nobody asked for that or nothing is there."""
+    """The part with its fragments, pinned unless there is no ``hold`` or nothing to hold."""
     store = _patient(store)
     tree = Tree(store, ByteCache[Snapshot](PLANNING_CACHE_BYTES))
     attempt = 0
@@ -188,7 +219,7 @@ async def _planned_from(pin: Pin, part: Part, tree: Tree, window: Window) -> Pla
     try:
         return Planned((await _filled(part, tree, pin.entries, window),), (pin,))
     except BaseException:
-        await _let_go(pin)
+        await _release(pin)
         raise
 
 
@@ -227,16 +258,15 @@ async def _found(tree: Tree, entries: Iterable[Entry], window: Window) -> tuple[
         return tuple([fragment async for fragment in walk])
 
 
-async def _let_go(pin: Pin) -> None:
+async def _release(pin: Pin) -> None:
     with contextlib.suppress(StratalogError):
         await pin.release()
 
 
-def _joined(planned: Iterable[Planned]) -> Planned:
-    listed = [*planned]
+def _joined(planned: Sequence[Planned]) -> Planned:
     return Planned(
-        tuple(part for each in listed for part in each.parts),
-        tuple(pin for each in listed for pin in each.pins),
+        tuple(part for each in planned for part in each.parts),
+        tuple(pin for each in planned for pin in each.pins),
     )
 
 

@@ -1,7 +1,7 @@
 """What a Spark task reads: fragments of one log or of several, about as many bytes as the others.
 
-A plan is made once, from a manifest, by whoever plans the query. It travels to the tasks by pickle
-and names immutable objects only, so what a query sees does not change while it runs.
+A plan is made once, from a manifest. It travels to the tasks by pickle and names immutable objects
+only, so what a query sees does not change while it runs.
 """
 
 from __future__ import annotations

@@ -2,13 +2,24 @@
 
 from stratalog.pipeline.spark.errors import (
     readable_spark_errors,
-    telling_line,
     tidy_error,
     whole_errors,
 )
-from stratalog.pipeline.spark.frames import HERD_RECORDS_DDL, RECORDS_DDL, frame_of
-from stratalog.pipeline.spark.java import find_java
-from stratalog.pipeline.spark.progress import OnTasks, is_remote, slots_of, watched
+from stratalog.pipeline.spark.frames import (
+    HERD_RECORDS_DDL,
+    RECORDS_DDL,
+    batch_of,
+    frame_of,
+    struct_of,
+)
+from stratalog.pipeline.spark.jvm import jvm_environment, launch_jvm, silence_pyspark
+from stratalog.pipeline.spark.progress import OnProgress, is_remote, slots_of, watched
+from stratalog.pipeline.spark.requirements import (
+    addresses_of,
+    require_answer,
+    require_connect,
+    require_pyspark,
+)
 from stratalog.pipeline.spark.settings import (
     check_conf,
     choose_place,
@@ -18,6 +29,7 @@ from stratalog.pipeline.spark.settings import (
     site_settings,
     wants_to_hear,
 )
+from stratalog.pipeline.spark.tasks import PICKLED_DDL, in_tasks, pickled_batch, unpickled
 from stratalog.pipeline.spark.urls import (
     absolute_url,
     below,
@@ -28,25 +40,36 @@ from stratalog.pipeline.spark.urls import (
 
 __all__ = [
     "HERD_RECORDS_DDL",
+    "PICKLED_DDL",
     "RECORDS_DDL",
-    "OnTasks",
+    "OnProgress",
     "absolute_url",
+    "addresses_of",
+    "batch_of",
     "below",
     "check_conf",
     "check_reachable",
     "choose_place",
     "cores_here",
     "default_settings",
-    "find_java",
     "frame_of",
+    "in_tasks",
     "is_cloud",
     "is_remote",
+    "jvm_environment",
+    "launch_jvm",
     "memory_bytes_here",
+    "pickled_batch",
     "readable_spark_errors",
+    "require_answer",
+    "require_connect",
+    "require_pyspark",
+    "silence_pyspark",
     "site_settings",
     "slots_of",
-    "telling_line",
+    "struct_of",
     "tidy_error",
+    "unpickled",
     "wants_to_hear",
     "watched",
     "whole_errors",

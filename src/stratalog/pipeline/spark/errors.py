@@ -9,7 +9,7 @@ has the error write them all below its message, as one line of JSON:
     stratalog-error: {"kind": "trimmed", "message": "the log starts at 7", "first_offset": 7, …}
 
 ``tidy_error`` finds that line, or else the class and the message, and builds the error anew. Of
-everything else that Spark raises it keeps the one line that tells, without the frames of the JVM.
+everything else that Spark raises it keeps the one line that says it, without the frames of the JVM.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _JAVA_CLASS = re.compile(
 _CONDITION = re.compile(r"\[(?!STREAM_FAILED)[A-Z][A-Z0-9_.]+\] ")
 _REFUSED = re.compile(r"IllegalArgumentException|INVALID_CONF|CANNOT_CONFIGURE")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: .*$")
-_NOT_TELLING = re.compile(r"^(?:\s*$|\tat |An error occurred while calling |JVM stacktrace:)")
+_NOISE = re.compile(r"^(?:\s*$|\tat |An error occurred while calling |JVM stacktrace:)")
 
 
 class Known(NamedTuple):
@@ -165,13 +165,13 @@ def tidy_error(
 
 
 def telling_line(text: str, pattern: re.Pattern[str] = _CONDITION) -> str:
-    """The line of Spark's message that tells what happened.
+    """The line of Spark's message that says what happened.
 
     One with the pattern is preferred (by default a condition that Spark has a name for), then the
     first cause, which the JVM names last, then the first line.
     """
     causes = reversed(_CAUSE.findall(text))
-    lines = [*causes, *(line for line in text.splitlines() if not _NOT_TELLING.match(line))]
+    lines = [*causes, *(line for line in text.splitlines() if not _NOISE.match(line))]
     lines.sort(key=lambda line: pattern.search(line) is None)
     return next(filter(None, map(_without_decoration, lines)), "Spark failed without a word")
 
@@ -213,8 +213,8 @@ class _Raised(NamedTuple):
 
     def __str__(self) -> str:
         name = self.name.rpartition(".")[2]
-        told = f"{name}: {self.message}" if self.message else name
-        return f"{told} ({self.frame})"
+        raised = f"{name}: {self.message}" if self.message else name
+        return f"{raised} ({self.frame})"
 
 
 def _raised_in_worker(text: str) -> StratalogError | None:

@@ -49,6 +49,20 @@ def frame_of(
     return spark.range(0, len(held), 1, len(held)).mapInArrow(run, schema)
 
 
+def struct_of(schema: pa.Schema) -> StructType:
+    """The same columns as Spark calls them."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def batch_of(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as a batch with these columns."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def _frame_of_rows(
     spark: SparkSession,
     pickled: Sequence[bytes],

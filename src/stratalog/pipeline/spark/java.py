@@ -184,7 +184,7 @@ def _examine(place: str, home: Path, java: Path | None = None) -> Java | Unfit:
 
 
 def _ask(place: str, home: Path, program: Path) -> Java | Unfit:
-    """Run it. It also tells its home, since the one on the PATH may be a script of its own."""
+    """Run it. It also prints its home, since the one on the PATH may be a script of its own."""
     try:
         done = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -201,5 +201,5 @@ def _ask(place: str, home: Path, program: Path) -> Java | Unfit:
     printed = done.stdout.decode(errors="replace")
     if done.returncode != 0:
         return Unfit(place, f"does not start (exit code {done.returncode})")
-    told = _HOME.search(printed)
-    return judge(place, Path(told[1].strip()) if told else home, major_in_output(printed))
+    found = _HOME.search(printed)
+    return judge(place, Path(found[1].strip()) if found else home, major_in_output(printed))

@@ -1,7 +1,7 @@
-"""How far a Spark job is, told while the thread that started it waits for its result.
+"""How far a Spark job is, reported while the thread that started it waits for its result.
 
-A classic session is asked from time to time; a session of Spark Connect tells by itself. What is
-told are tasks: how many have ended, and how many are known so far.
+A classic session is polled from a thread; Spark Connect calls a handler. Progress counts tasks: how
+many have ended, and how many are known so far.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.25
 SLOTS_DEFAULT = 8
 
-OnTasks = Callable[[int, int], None]
-"""Called with how many tasks have ended and how many there are."""
+OnProgress = Callable[[int, int], None]
+"""Called with how much is done and how much there is: tasks of Spark if nothing else is said."""
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -30,32 +30,32 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def slots_of(spark: SparkSession) -> int:
-    """How many tasks can run at one time, as far as the session tells."""
+    """How many tasks can run at one time, as far as the session knows."""
     if not is_remote(spark):
         return max(1, spark.sparkContext.defaultParallelism)
-    told = spark.conf.get("spark.default.parallelism", None)
-    return max(1, int(told)) if told else SLOTS_DEFAULT
+    parallelism = spark.conf.get("spark.default.parallelism", None)
+    return max(1, int(parallelism)) if parallelism else SLOTS_DEFAULT
 
 
 @contextmanager
-def watched(spark: SparkSession, tell: OnTasks | None) -> Iterator[None]:
-    """Let ``tell`` hear of the jobs that are started inside, from another thread."""
-    if tell is None:
+def watched(spark: SparkSession, on_progress: OnProgress | None) -> Iterator[None]:
+    """Report the jobs that are started inside. ``on_progress`` is called in another thread."""
+    if on_progress is None:
         yield
     elif is_remote(spark):
-        with _told(spark, tell):
+        with _handled(spark, on_progress):
             yield
     else:
-        with _asked(spark, tell):
+        with _polled(spark, on_progress):
             yield
 
 
 @contextmanager
-def _told(spark: SparkSession, tell: OnTasks) -> Iterator[None]:
+def _handled(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
     def handler(stages: Iterable[Any] | None, **_: object) -> None:
         known = [*(stages or ())]
         done = sum(stage.num_completed_tasks for stage in known)
-        tell(done, sum(stage.num_tasks for stage in known))
+        on_progress(done, sum(stage.num_tasks for stage in known))
 
     registered: Any = handler
     spark.registerProgressHandler(registered)
@@ -66,34 +66,34 @@ def _told(spark: SparkSession, tell: OnTasks) -> Iterator[None]:
 
 
 @contextmanager
-def _asked(spark: SparkSession, tell: OnTasks) -> Iterator[None]:
+def _polled(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
     context: Any = spark.sparkContext
     group = f"stratalog-{DEFAULT_RUNTIME.new_id()}"
     before = context.getLocalProperty("spark.jobGroup.id")
     ended = threading.Event()
 
-    def ask() -> None:
+    def poll() -> None:
         while not ended.wait(LOOK_EVERY_S):
             with contextlib.suppress(Exception):  # the session may be stopped at any moment
-                _tell_stages(context.statusTracker(), group, tell)
+                _report(context.statusTracker(), group, on_progress)
 
     context.setLocalProperty("spark.jobGroup.id", group)
-    asking = threading.Thread(target=ask, name="stratalog-watch", daemon=True)
-    asking.start()
+    polling = threading.Thread(target=poll, name="stratalog-watch", daemon=True)
+    polling.start()
     try:
         yield
     finally:
         ended.set()
-        asking.join()
+        polling.join()
         context.setLocalProperty("spark.jobGroup.id", before)
 
 
-def _tell_stages(tracker: Any, group: str, tell: OnTasks) -> None:
+def _report(tracker: Any, group: str, on_progress: OnProgress) -> None:
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     known = [stage for stage in stages if stage is not None]
     if known:
-        tell(
+        on_progress(
             sum(stage.numCompletedTasks for stage in known),
             sum(stage.numTasks for stage in known),
         )

@@ -1,4 +1,4 @@
-"""The settings of a Spark session: where it runs, and what is set where nobody said anything.
+"""The settings of a Spark session: where it runs, and the defaults.
 
 Everything here is decided from what was asked for, the environment and the machine, without Spark.
 """
@@ -70,7 +70,7 @@ def choose_place(
 def default_settings(
     master: str, *, cores: int, memory_bytes: int, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is set where nobody said anything."""
+    """What is set unless somebody has set it."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -5,9 +5,9 @@
     retain     move the cursors of the policies over what is too old, or too much
 
 Logs without a policy are left as they are. Nothing is cut off here: retention moves a cursor, and
-collection does the rest when all others have passed. A log that fails is told in ``troubles``, and
-the others go on. By size a log is only cut once what is dead in it has gone: otherwise a compaction
-that fails for a while would cost records that live.
+collection does the rest when all other cursors have passed. A log that fails is listed in
+``troubles``, and the others go on. Retention by size cuts a log only once what is dead in it has
+gone: otherwise a compaction that fails for a while would cost records that live.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import log_store
 from stratalog.indexset import IndexSet
@@ -27,20 +26,20 @@ from stratalog.objectlog.holds import PolicyStore, Retained
 from stratalog.objectlog.stored import Live, Policy, load_manifest
 from stratalog.pipeline.compact.by_key import compact_logs_by_key
 from stratalog.pipeline.compact.by_query import live_by_query
-from stratalog.pipeline.compact.results import GRACE_S, ByKey, CompactedLog
+from stratalog.pipeline.compact.compacted_logs import CompactedLog, compacted_log
+from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
 from stratalog.pipeline.jobs import (
+    Dropped,
+    HerdJob,
     LogRef,
-    Outcome,
+    LogResult,
     Trouble,
-    find_logs,
-    for_each_log,
+    check_here_max,
     open_root,
-    place_of,
-    require,
 )
-from stratalog.pipeline.spark import OnTasks
+from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, Store, Usage
+from stratalog.store import Store, Usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +50,7 @@ COMPACTIONS_AT_ONCE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class HerdCompactOptions:
-    """How the logs of a herd are compacted. What goes is told by their policies."""
+    """How the logs of a herd are compacted. Their policies decide what goes."""
 
     interval_s: float = 5.0
     """How long after publishing the deletions begin, for the sake of slow readers."""
@@ -63,7 +62,7 @@ class HerdCompactOptions:
     """So many logs are rewritten by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        require(self.here_max >= 0, "here_max is not negative")
+        check_here_max(self.here_max)
         CompactOptions(interval_s=self.interval_s, timeout_s=self.timeout_s)
 
 
@@ -81,7 +80,7 @@ class LogRetained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HerdCompact:
+class HerdCompact(Dropped):
     """What was done as the policies say."""
 
     looked_at: int
@@ -105,19 +104,6 @@ class HerdCompact:
         """How many logs have dropped something."""
         return sum(each.records > 0 for each in self.logs)
 
-    @property
-    def records(self) -> int:
-        """How many records were dropped."""
-        return sum(each.records for each in self.logs)
-
-    @property
-    def bytes_before(self) -> int:
-        return sum(each.bytes_before for each in self.logs)
-
-    @property
-    def bytes_after(self) -> int:
-        return sum(each.bytes_after for each in self.logs)
-
 
 DEFAULT_OPTIONS = HerdCompactOptions()
 
@@ -129,12 +115,23 @@ def compact_herd(
     logs: Sequence[str] | None = None,
     log_ids: Sequence[str] | None = None,
     options: HerdCompactOptions = DEFAULT_OPTIONS,
-    on_progress: OnTasks | None = None,
+    on_progress: OnProgress | None = None,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> HerdCompact:
-    """Do with these logs, or with all, what their policies say. Told are logs, done and due."""
-    run = _Run(spark, place_of(root_url), options, on_progress, runtime)
-    return run.run(logs, log_ids)
+    """Do with these logs, or with all, what their policies say. ``on_progress`` counts logs."""
+    job = HerdJob(spark, root_url, runtime)
+    refs = job.find(logs, log_ids)
+    found = [each for each in job.for_each(refs, _look).values if each is not None]
+    done = _Compaction(job, options, on_progress).run([each for each in found if each.is_due])
+    retained = _settle(job, found, done)
+    return HerdCompact(
+        looked_at=len(refs),
+        policies=len(found),
+        not_due=sum(each.policy.live is not None and not each.is_due for each in found),
+        logs=tuple(done),
+        retained=retained,
+        **job.ended(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +145,7 @@ class _Found:
 
     @property
     def log_id(self) -> str:
-        assert self.ref.log_id is not None
-        return self.ref.log_id
+        return self.ref.id
 
     @property
     def is_due(self) -> bool:
@@ -161,54 +157,19 @@ class _Found:
         return self.policy.live is not None and (self.policy.judged or 0) < self.tail
 
 
-class _Run:
-    """One compaction of a herd, and what it has come to so far."""
+class _Compaction:
+    """Drops what no longer lives from the logs of a herd whose rules are due."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        place: str,
-        options: HerdCompactOptions,
-        on_progress: OnTasks | None,
-        runtime: Runtime,
+        self, job: HerdJob, options: HerdCompactOptions, on_progress: OnProgress | None
     ) -> None:
-        self._spark = spark
-        self._place = place
+        self._job = job
         self._options = options
         self._on_progress = on_progress
-        self._runtime = runtime
         self._done: list[CompactedLog] = []
-        self._troubles: list[Trouble] = []
-        self._usage = Usage()
-        self._gone = 0
         self._ended = self._due = 0
 
-    def run(self, logs: Sequence[str] | None, log_ids: Sequence[str] | None) -> HerdCompact:
-        started_us = self._runtime.now_us()
-        counted = CountedStore(open_root(self._place))
-        refs = loop_thread().run(lambda: find_logs(counted, names=logs, log_ids=log_ids))
-        looked = for_each_log(self._spark, self._place, refs, _look)
-        self._usage += counted.usage + looked.usage
-        self._gone += looked.gone
-        self._troubles += looked.troubles
-        found = [each for each in looked.values if each is not None]
-        self._compact([each for each in found if each.is_due])
-        retained = self._settle(found)
-        return HerdCompact(
-            looked_at=len(refs),
-            policies=len(found),
-            not_due=sum(each.policy.live is not None and not each.is_due for each in found),
-            logs=tuple(self._done),
-            retained=retained,
-            gone=self._gone,
-            troubles=tuple(self._troubles),
-            seconds=(self._runtime.now_us() - started_us) / 1e6,
-            usage=self._usage,
-        )
-
-    # What lives
-
-    def _compact(self, due: Sequence[_Found]) -> None:
+    def run(self, due: Sequence[_Found]) -> list[CompactedLog]:
         self._due = len(due)
         by_key: dict[tuple[Live, float], list[_Found]] = defaultdict(list)
         by_query: list[_Found] = []
@@ -224,21 +185,21 @@ class _Run:
         for (live, share), some in by_key.items():
             self._by_key(live, share, some)
         self._by_query(by_query)
+        return self._done
 
     def _by_key(self, live: Live, share: float, logs: Sequence[_Found]) -> None:
         """All logs of one rule in one job."""
         assert live.key is not None
         try:
             grace_s = GRACE_S if live.grace_s is None else live.grace_s
-            rule = ByKey(live.key, live.tombstone, grace_s)
             done = compact_logs_by_key(
-                self._spark,
-                self._place,
-                rule,
+                self._job.spark,
+                self._job.place,
+                ByKey(live.key, live.tombstone, grace_s),
                 log_ids=[each.log_id for each in logs],
                 ordered_by=live,
-                options=self._with(share),
-                runtime=self._runtime,
+                options=_options_of_one(self._options, share),
+                runtime=self._job.runtime,
             )
         except StratalogError as error:
             for each in logs:
@@ -246,33 +207,25 @@ class _Run:
             return
         names = {each.log_id: each.ref.name for each in logs}
         self._done += [replace(each, log=each.log or names.get(each.log_id)) for each in done.logs]
-        self._troubles += done.troubles
-        self._usage += done.usage
-        self._gone += done.gone
-        self._tell(len(logs))
+        self._job.add(done.gone, done.troubles, done.usage)
+        self._report(len(logs))
 
     def _by_query(self, logs: Sequence[_Found]) -> None:
         """First all queries, one by one: they share the name of a view. Then the rewriting."""
         asked: dict[str | None, _Asked] = {}
         for each in logs:
-            assert each.policy.live is not None
-            assert each.policy.live.sql is not None
-            url = log_store(open_root(self._place), each.log_id).url
+            rule = each.policy.live
+            assert rule is not None
+            assert rule.sql is not None
+            url = log_store(open_root(self._job.place), each.log_id).url
             try:
-                live = live_by_query(self._spark, url, each.policy.live.sql, each.tail)
+                live = live_by_query(self._job.spark, url, rule.sql, each.tail)
             except StratalogError as error:
-                outcome: Outcome[None] = Outcome(each.ref, error=error)
-                if outcome.is_gone:
-                    self._gone += 1
-                else:
-                    self._fail(each, error)
+                self._fail(each, error)
             else:
-                rule, share = each.policy.live, each.policy.live_share_min
-                asked[each.log_id] = _Asked(rule, live, each.tail, share)
+                asked[each.log_id] = _Asked(rule, live, each.tail, each.policy.live_share_min)
         refs = [each.ref for each in logs if each.log_id in asked]
-        done = for_each_log(
-            self._spark,
-            self._place,
+        done = self._job.for_each(
             refs,
             _Compacting(asked, self._options),
             at_once=COMPACTIONS_AT_ONCE,
@@ -280,55 +233,39 @@ class _Run:
             tasks_per_slot=1,
         )
         self._done += done.values
-        self._troubles += done.troubles
-        self._usage += done.usage
-        self._gone += done.gone
-        self._tell(len(refs))
-
-    def _with(self, share: float) -> CompactOptions:
-        return CompactOptions(
-            live_share_min=share,
-            interval_s=self._options.interval_s,
-            timeout_s=self._options.timeout_s,
-        )
-
-    # What is retained
-
-    def _settle(self, found: Sequence[_Found]) -> tuple[LogRetained, ...]:
-        """Note how far the rules were asked, and move the cursors."""
-        judged = {each.log_id: each.up_to for each in self._done}
-        work = [each for each in found if each.log_id in judged or each.policy.retain is not None]
-        up_to_date = {each.log_id for each in work if each.log_id in judged or not each.has_news}
-        done = for_each_log(
-            self._spark,
-            self._place,
-            [each.ref for each in work],
-            _Settling(
-                {each.log_id: each.policy for each in work},
-                judged,
-                {each.log_id: each.tail for each in work if each.log_id in up_to_date},
-            ),
-        )
-        self._troubles += done.troubles
-        self._usage += done.usage
-        return tuple(each for each in done.values if each.offset > each.offset_before)
-
-    # Telling
+        self._report(len(refs))
 
     def _fail(self, log: _Found, error: StratalogError) -> None:
-        self._troubles.append(Trouble(log.ref.label, error))
-        self._tell(1)
+        result: LogResult[None] = LogResult(log.ref, error=error)
+        self._job.add_result(result)
+        if not result.is_gone:
+            self._report(1)
 
-    def _tell(self, logs: int) -> None:
+    def _report(self, logs: int) -> None:
         self._ended += logs
         if self._on_progress is not None:
             self._on_progress(self._ended, self._due)
 
 
+def _settle(
+    job: HerdJob, found: Sequence[_Found], done: Sequence[CompactedLog]
+) -> tuple[LogRetained, ...]:
+    """Note how far the rules were asked, and move the cursors of the policies."""
+    judged = {each.log_id: each.up_to for each in done}
+    work = [each for each in found if each.log_id in judged or each.policy.retain is not None]
+    up_to_date = {each.log_id for each in work if each.log_id in judged or not each.has_news}
+    settling = _Settling(
+        {each.log_id: each.policy for each in work},
+        judged,
+        {each.log_id: each.tail for each in work if each.log_id in up_to_date},
+    )
+    moved = job.for_each([each.ref for each in work], settling).values
+    return tuple(each for each in moved if each.offset > each.offset_before)
+
+
 async def _look(root: Store, ref: LogRef) -> _Found | None:
     """The policy of a log, whose cursor is there, or None."""
-    assert ref.log_id is not None
-    store = log_store(root, ref.log_id)
+    store = log_store(root, ref.id)
     policies = PolicyStore(store)
     try:
         policy = await policies.load()
@@ -358,8 +295,7 @@ class _Compacting:
     options: HerdCompactOptions
 
     async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
-        assert ref.log_id is not None
-        asked, store = self.asked[ref.log_id], log_store(root, ref.log_id)
+        asked, store = self.asked[ref.log_id], log_store(root, ref.id)
 
         async def still_wanted(_: Intent) -> None:
             await PolicyStore(store).check_live(asked.rule)
@@ -369,25 +305,9 @@ class _Compacting:
             asked.live,
             asked.up_to,
             witness=still_wanted,
-            options=CompactOptions(
-                live_share_min=asked.live_share_min,
-                interval_s=self.options.interval_s,
-                timeout_s=self.options.timeout_s,
-            ),
+            options=_options_of_one(self.options, asked.live_share_min),
         ).run()
-        return CompactedLog(
-            log=ref.name,
-            log_id=ref.log_id,
-            up_to=done.up_to,
-            read=0,
-            live=len(asked.live),
-            records=done.records,
-            fragments=done.fragments,
-            rewritten=done.rewritten,
-            bytes_before=done.bytes_before,
-            bytes_after=done.bytes_after,
-            objects=done.removed.fragments + done.removed.snapshots,
-        )
+        return compacted_log(ref, ref.name, done.up_to, done, live=len(asked.live))
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,22 +323,30 @@ class _Settling:
     """The logs of which everything was judged, up to these offsets."""
 
     async def __call__(self, root: Store, ref: LogRef) -> LogRetained:
-        assert ref.log_id is not None
-        policy, store = self.policies[ref.log_id], PolicyStore(log_store(root, ref.log_id))
+        policy, store = self.policies[ref.id], PolicyStore(log_store(root, ref.id))
         kept = Retained(0, 0, 0)
         if policy.retain is not None:
-            judged = None if policy.live is None else self.up_to_date.get(ref.log_id)
-            by_size = ref.log_id in self.up_to_date
+            judged = None if policy.live is None else self.up_to_date.get(ref.id)
+            by_size = ref.id in self.up_to_date
             kept = await store.retain(policy, by_size=by_size, judged=judged)
-        if ref.log_id in self.judged:
-            await store.note_judged(policy, self.judged[ref.log_id])
+        if ref.id in self.judged:
+            await store.note_judged(policy, self.judged[ref.id])
         return LogRetained(
             log=ref.name,
-            log_id=ref.log_id,
+            log_id=ref.id,
             offset_before=kept.offset_before,
             offset=kept.offset,
             num_bytes=kept.num_bytes,
         )
+
+
+def _options_of_one(options: HerdCompactOptions, live_share_min: float) -> CompactOptions:
+    """How one log is compacted whose policy has this share."""
+    return CompactOptions(
+        live_share_min=live_share_min,
+        interval_s=options.interval_s,
+        timeout_s=options.timeout_s,
+    )
 
 
 def _unknown_rule() -> Invalid:

@@ -1,4 +1,4 @@
-"""Which records of a key live: decided from the rows of a bucket. Pure, and no loop over records.
+"""Which records of a key live: decided from the rows of a bucket. Pure; no loop over records.
 
     offset     1      2      3      4      5      6
     key        a      b      a      -      b      a
@@ -8,7 +8,7 @@
     must_drop         yes, once 5 does not live any more
 
 The last record of a key lives, and so does every record without a key. A tombstone that is the last
-of its key lives for its time of grace. What was older than it must go with it: a reader who meets
+of its key lives for its time of grace. What was older than it must go with it: a reader that meets
 an old value and no tombstone would take it for the present one.
 """
 

@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from stratalog.blocking import loop_thread
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.pipeline.compact.judge_keys import Verdict, by_offset, judge, without
 from stratalog.pipeline.compact.key_index import (
     NO_ROWS,
     ROWS,
@@ -34,14 +33,15 @@ from stratalog.pipeline.compact.key_index import (
     fetch_part,
     store_part,
 )
+from stratalog.pipeline.compact.key_verdict import Verdict, by_offset, judge, without
+from stratalog.pipeline.jobs import in_groups
+from stratalog.pipeline.spark import pickled_batch
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PatientStore, open_store
 
 TIMEOUT_S = 60.0
 UNITS_AT_ONCE = 16
 UNITS_BYTES = 64 << 20
-
-DONE_DDL = "done binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,6 @@ class UnitWork:
     is_rewritten: bool
     """Whether all rows go into a part of this run, and not only those that are new."""
 
-    @property
-    def num_bytes(self) -> int:
-        return sum(part.num_bytes for part in self.parts)
-
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
@@ -76,14 +72,12 @@ class UnitDone:
     part: IndexPart | None
 
 
-def units_in_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def judge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do all units of a task; gives what came of each."""
     names = IndexNames(DEFAULT_RUNTIME)
     gone: dict[str, IndexSet] = {}
-    for some in _a_few(_units_of(batches)):
-        done = loop_thread().run(partial(_do_all, some, names, gone))
-        pickled = pa.array([pickle.dumps(each) for each in done], pa.binary())
-        yield pa.RecordBatch.from_arrays([pickled], ["done"])
+    for some in in_groups(_units_of(batches), _bytes_of, UNITS_BYTES, UNITS_AT_ONCE):
+        yield pickled_batch(loop_thread().run(partial(_do_all, some, names, gone)))
 
 
 def _units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[UnitWork, pa.Table]]:
@@ -106,19 +100,8 @@ def _units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[UnitWork, pa.
         yield pickle.loads(pickled), new.cast(ROWS)
 
 
-def _a_few(
-    units: Iterable[tuple[UnitWork, pa.Table]],
-) -> Iterator[list[tuple[UnitWork, pa.Table]]]:
-    some: list[tuple[UnitWork, pa.Table]] = []
-    size = 0
-    for unit, new in units:
-        if some and (len(some) >= UNITS_AT_ONCE or size + unit.num_bytes > UNITS_BYTES):
-            yield some
-            some, size = [], 0
-        some.append((unit, new))
-        size += unit.num_bytes
-    if some:
-        yield some
+def _bytes_of(unit: tuple[UnitWork, pa.Table]) -> int:
+    return sum(part.num_bytes for part in unit[0].parts)
 
 
 async def _do_all(
@@ -161,8 +144,3 @@ def _store_of(work: UnitWork) -> PatientStore:
 
 def _gone_of(work: UnitWork) -> str:
     return f"{work.url} {work.gone.path if work.gone else ''}"
-
-
-def dones_of(rows: pa.Table) -> list[UnitDone]:
-    """What all tasks have given."""
-    return [pickle.loads(each) for each in rows.column("done").to_pylist()]

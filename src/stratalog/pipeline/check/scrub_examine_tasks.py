@@ -1,0 +1,237 @@
+"""The second half of a herd's scrub, in a Spark task: read and hash a mixture of fragments.
+
+Each is read, hashed and compared as the library does it. A row for each carries its setsum as eight
+columns, which Spark adds up, and a row of the audit says what was found. What the walk has noted is
+passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from stratalog.blocking import loop_thread
+from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError
+from stratalog.herd import log_store
+from stratalog.objectlog.check import (
+    Damage,
+    DamageKind,
+    TreeWalk,
+    about,
+    examine_read,
+    read_object,
+    replacements_of,
+    tree_of,
+)
+from stratalog.objectlog.stored import Fragment, Manifest, load_any_manifest
+from stratalog.objectlog.tree import Tree
+from stratalog.ordered import OrderedTasks
+from stratalog.pipeline.check.audit import LET_GO, OK, AuditRow, put_part
+from stratalog.pipeline.check.findings import describe
+from stratalog.pipeline.check.scrub_rows import ExaminedRows, compared_manifest
+from stratalog.pipeline.jobs import open_root
+from stratalog.pipeline.spark import whole_errors
+from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.setsum import Setsum
+from stratalog.store import CountedStore, PatientStore, Store
+
+FRAGMENTS_AT_ONCE = 256
+AHEAD_FRAGMENTS = 16
+AHEAD_BYTES = 64 << 20
+PART_ROWS_MAX = 100_000
+NOTED_PER_LOG_MAX = 100
+"""How many damaged fragments of a log a task notes. The audit table has all."""
+
+
+def examine(
+    root_url: str, run: str, timeout_s: float, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows for Spark to add up: one a fragment. What the walk has noted is passed on."""
+    with whole_errors(), _counting_references():
+        task = _Examination(root_url, run, timeout_s)
+        for batch in batches:
+            for start in range(0, batch.num_rows, FRAGMENTS_AT_ONCE):
+                rows = batch.slice(start, FRAGMENTS_AT_ONCE).to_pylist()
+                yield loop_thread().run(partial(task.examine, rows))
+        yield loop_thread().run(task.finish)
+
+
+@contextlib.contextmanager
+def _counting_references() -> Iterator[None]:
+    """What comes is freed by counting references: looking for cycles would only take time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+_Read = tuple[dict[str, object], Fragment, bytes | StratalogError]
+
+
+class _Examination:
+    """One task: the fragments that Spark has given it."""
+
+    def __init__(self, root_url: str, run: str, timeout_s: float) -> None:
+        self._counted = CountedStore(open_root(root_url))
+        self._root = PatientStore(self._counted, DEFAULT_RUNTIME, timeout_s)
+        self._run = run
+        self._trees: dict[str, tuple[Store, Tree]] = {}
+        self._noted: Counter[str] = Counter()
+        self._audit: list[AuditRow] = []
+        self._out = ExaminedRows()
+
+    async def examine(self, rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
+        async with OrderedTasks[_Read](AHEAD_FRAGMENTS, AHEAD_BYTES) as ahead:
+            for row in rows:
+                data = row["entry"]
+                if data is None:
+                    note = row["note"]
+                    assert isinstance(note, bytes)
+                    self._out.add(str(row["log_id"]), note=note)
+                    continue
+                assert isinstance(data, bytes)
+                entry = Fragment.from_json(data)
+                while not ahead.has_room(entry.num_bytes):
+                    await self._settle(*await ahead.take())
+                ahead.start(self._read(row, entry), entry.num_bytes)
+            while ahead:
+                await self._settle(*await ahead.take())
+        if len(self._audit) >= PART_ROWS_MAX:
+            await self._put_part()
+        return self._out.take()
+
+    async def finish(self) -> pa.RecordBatch:
+        if self._audit:
+            await self._put_part()
+        self._out.add(note=pickle.dumps(self._counted.usage))
+        return self._out.take()
+
+    async def _put_part(self) -> None:
+        self._out.add(note=pickle.dumps(await put_part(self._root, self._run, self._audit)))
+        self._audit = []
+
+    def _place(self, log_id: str) -> tuple[Store, Tree]:
+        if log_id not in self._trees:
+            store = log_store(self._root, log_id)
+            self._trees[log_id] = (store, tree_of(store))
+        return self._trees[log_id]
+
+    async def _read(self, row: dict[str, object], entry: Fragment) -> _Read:
+        return row, entry, await read_object(self._place(str(row["log_id"]))[1], entry)
+
+    async def _settle(
+        self, row: dict[str, object], entry: Fragment, found: bytes | StratalogError
+    ) -> None:
+        """Compare what was read, or find out why there is nothing; one row for either."""
+        log_id, counted = str(row["log_id"]), bool(row["counted"])
+        if isinstance(found, StratalogError):
+            again = await _look_again(*self._place(log_id), entry, found)
+            damages, collected, num_bytes = again.damages, again.collected, 0
+        else:
+            damages, collected, num_bytes = examine_read(entry, found), False, len(found)
+        actual = _actual_sum(entry, found, damages)
+        is_read = not isinstance(found, StratalogError)
+        self._out.add(
+            log_id=log_id,
+            setsum=(entry.setsum if collected else actual) if counted else None,
+            fragments=int(is_read),
+            records=entry.count if is_read else 0,
+            num_bytes=num_bytes,
+            hashed=entry.span if counted and (collected or actual is not None) else 0,
+            let_go=int(collected),
+            note=self._note(log_id, damages),
+        )
+        name = row["log"]
+        assert name is None or isinstance(name, str)
+        self._audit.append(_audit_row(name, log_id, entry, actual, damages, collected, num_bytes))
+
+    def _note(self, log_id: str, damages: Sequence[Damage]) -> bytes | None:
+        if not damages or self._noted[log_id] >= NOTED_PER_LOG_MAX:
+            return None
+        self._noted[log_id] += 1
+        return pickle.dumps(tuple(damages))
+
+
+def _actual_sum(
+    entry: Fragment, found: bytes | StratalogError, damages: Sequence[Damage]
+) -> Setsum | None:
+    """What the records that were read add up to, as far as they could be hashed."""
+    if isinstance(found, StratalogError):
+        return None
+    if not damages:
+        return entry.setsum  # the decoder has hashed every record, and refuses another sum
+    sums = [each.actual for each in damages if each.kind is DamageKind.FRAGMENT_SUM]
+    return Setsum.from_hexdigest(sums[0]) if sums and isinstance(sums[0], str) else None
+
+
+def _audit_row(
+    name: str | None,
+    log_id: str,
+    entry: Fragment,
+    actual: Setsum | None,
+    damages: Sequence[Damage],
+    collected: bool,
+    num_bytes: int,
+) -> AuditRow:
+    return AuditRow(
+        object="fragment",
+        log=name,
+        log_id=log_id,
+        path=entry.path,
+        start=entry.start.offset,
+        limit=entry.limit.offset,
+        records=entry.count,
+        num_bytes=num_bytes,
+        expected_sum=entry.setsum.hexdigest(),
+        actual_sum=None if actual is None else actual.hexdigest(),
+        verdict=LET_GO if collected else damages[0].kind.value if damages else OK,
+        detail="; ".join(map(describe, damages)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    damages: tuple[Damage, ...] = ()
+    collected: bool = False
+
+
+async def _look_again(store: Store, tree: Tree, entry: Fragment, error: StratalogError) -> _Again:
+    """Why the store gave nothing: damage, or a collection that took the fragment meanwhile.
+
+    What took its place is examined. What is missing of that is looked for in the same way.
+    """
+    if isinstance(error, Invalid):
+        return _Again((about(DamageKind.FRAGMENT_PATH, entry, detail=str(error)),))
+    try:
+        manifest, _ = await load_any_manifest(store)  # raises if the store gives nothing at all
+    except NotFound:
+        return _Again(collected=True)
+    except Corrupt:
+        return _Again((about(DamageKind.FRAGMENT_MISSING, entry),))
+    if not isinstance(error, NotFound):
+        return _Again((about(DamageKind.OBJECT_REFUSED, entry, detail=str(error)),))
+    damages: list[Damage] = []
+
+    async def reload() -> Manifest | None:
+        return await compared_manifest(store)
+
+    others = await replacements_of(entry, manifest, TreeWalk(store, damages.append, reload))
+    if others is None:
+        return _Again((about(DamageKind.FRAGMENT_MISSING, entry), *damages))
+    for other in others:
+        found = await read_object(tree, other)
+        if isinstance(found, StratalogError):
+            damages += (await _look_again(store, tree, other, found)).damages
+        else:
+            damages += examine_read(other, found)
+    return _Again(tuple(damages), collected=True)
