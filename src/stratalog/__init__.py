@@ -111,7 +111,7 @@ if TYPE_CHECKING:
         preview_erasure,
         verify_certificate,
     )
-    from stratalog.objectlog.holds import Stage
+    from stratalog.objectlog.holds import Stage, UploadGuard
     from stratalog.setsum import Setsum
     from stratalog.store import Store, open_store
 
@@ -180,6 +180,7 @@ __all__ = [
     "SweepOptions",
     "SweepReport",
     "Thresholds",
+    "UploadGuard",
     "VerifyReport",
     "WriterOptions",
     "__version__",
@@ -230,6 +231,7 @@ _HOMES = {
     "Store": "stratalog.store",
     "SweepOptions": "stratalog.objectlog",
     "SweepReport": "stratalog.objectlog.collection",
+    "UploadGuard": "stratalog.objectlog.holds",
     "VerifyReport": "stratalog.objectlog.check",
     "destroy": "stratalog.objectlog.branch",
     "Erasable": "stratalog.objectlog.erasure",

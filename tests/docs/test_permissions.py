@@ -22,7 +22,7 @@ from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.cost.storage import measure_storage
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.upload_guard import Stage, remove_stages
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
 from stratalog.objectlog.load.bulk_commit import link_staged
 from stratalog.objectlog.load.bulk_upload import Staging
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
@@ -127,8 +127,8 @@ async def with_leftovers(store: MemoryStore) -> str:
     await sl.collect(store, options=AT_ONCE)
     await PinStore(store).create("held", 4)
     await litter(store)
-    stage = await Stage.register(store)
-    await (await Stage.register(store)).release()
+    stage = await UploadGuard.register(store)
+    await (await UploadGuard.register(store)).release()
     return stage.incarnation
 
 
@@ -193,7 +193,7 @@ async def stage_rows(bucket: Bucket, store: MemoryStore) -> None:
 
 
 async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
-    job = await Stage.register(bucket)
+    job = await UploadGuard.register(bucket)
     staged = []
     for number in range(70):
         task = await Staging.open(store, job=job.incarnation)
@@ -206,7 +206,7 @@ async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
         task = await Staging.open(store, job=job.incarnation)
         await link_staged(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
     await job.release()
-    await remove_stages(bucket, [job.incarnation, *{each.incarnation for each in staged}])
+    await UploadGuardStore(bucket).remove([job.incarnation, *{each.incarnation for each in staged}])
 
 
 async def seal(bucket: Bucket, _: MemoryStore) -> None:

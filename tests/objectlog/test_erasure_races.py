@@ -23,7 +23,7 @@ from stratalog import IndexSet, Pin, PinStore
 from stratalog.objectlog.collection.sweep_log import _Sweep, sweep_noting
 from stratalog.objectlog.erasure import erase_records as erasing
 from stratalog.objectlog.erasure.erase_records import Eraser
-from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.load.bulk_commit import link_staged
 from stratalog.objectlog.load.bulk_upload import Staging
 from stratalog.objectlog.stored.manifest import load_manifest
@@ -196,12 +196,13 @@ class TestACompactionThatRegistersLate:
             first.cancel()
             await asyncio.wait([first])
 
-            async def list_and_upload(*args: Any, **options: Any) -> Any:
-                found = await list_stages(*args, **options)
-                await late.upload()
-                return found
+            class ListedThenUploaded(UploadGuardStore):
+                async def list(self) -> list[StoredUploadGuard]:
+                    found = await super().list()
+                    await late.upload()
+                    return found
 
-            with patch.object(erasing, "list_stages", list_and_upload):
+            with patch.object(erasing, "UploadGuardStore", ListedThenUploaded):
                 await sl.finish_erasures(store, options=AT_ONCE)
             assert not await is_stored(store, 3)
             late.may_go_on.set()

@@ -96,7 +96,7 @@ def pin_that_only_moves_the_cut() -> Iterator[None]:
 
     with (
         plant(Collector, "preview", cut_lower),
-        plant(PinStore, "sort_out", not_held),
+        plant(PinStore, "release_expired", not_held),
     ):
         yield
 
@@ -160,7 +160,7 @@ def expiry_trusted_for_safety() -> Iterator[None]:
         held = [p for p in pins if not p._stored.released and not p._stored.is_past(now_us)]
         return held, [pin for pin in pins if pin._stored.released]
 
-    with plant(PinStore, "sort_out", by_the_clock):
+    with plant(PinStore, "release_expired", by_the_clock):
         yield
 
 

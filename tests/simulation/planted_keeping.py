@@ -64,7 +64,7 @@ def cursor_without_looking_again() -> Iterator[None]:
     """A cursor counts as soon as it is written, whatever is being collected: ``held``."""
 
     async def trusting(self: CursorStore, cursor: Cursor, _before: Cursor | None) -> Cursor:
-        return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
+        return Cursor(self, cursor.name, cursor._version, counts=True)
 
     with plant(CursorStore, "_confirmed", trusting):
         yield
@@ -93,8 +93,7 @@ def two_collectors_at_once() -> Iterator[None]:
     async def ruthless(self: Collector, cut_off: int | None = None) -> Garbage | None:
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
-            _, etag = await load_garbage(self._store)
-            await self._install(plan, etag)
+            await self._install(plan, await self._plans.read())
         return plan
 
     with plant(Collector, "compute", ruthless):

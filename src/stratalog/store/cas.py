@@ -56,8 +56,12 @@ class Patience:
         self._pause_s = self.PAUSE_S_FIRST
         self.begin()
 
+    @property
+    def runtime(self) -> Runtime:
+        return self._runtime
+
     def begin(self) -> None:
-        """The time counts from now on. Any thread may say so."""
+        """Start the clock again. Any thread may call it."""
         self._deadline = self._loop.time() + self._timeout_s
 
     async def pause(self) -> bool:

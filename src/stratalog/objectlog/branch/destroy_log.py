@@ -132,7 +132,7 @@ class _Destruction:
 
     async def _refuse_pins(self) -> None:
         """Also step 3. One that is past its expiry is released by whoever finds it."""
-        held, _ = await PinStore(self._store, runtime=self._runtime).sort_out()
+        held, _ = await PinStore(self._store, runtime=self._runtime).release_expired()
         if held:
             named = [f"{pin.name} ({pin.note or pin.owner})" for pin in held[:NAMED_MAX]]
             raise Conflict(

@@ -42,10 +42,10 @@ from stratalog.objectlog.holds import (
     change_fork,
     cursor_path,
     hold_by_cursor,
-    let_go,
-    let_go_of_cursor,
     note_of,
     pin_path,
+    release_cursor_hold,
+    release_in_source,
     release_source,
     require_note,
     with_note,
@@ -273,10 +273,10 @@ class _Forking:
         None if another run has taken the fork over.
         """
         if note.held_by == "cursor":
-            await let_go(self._target, note, note.former, self._runtime)
+            await release_in_source(self._target, note, note.former, self._runtime)
             source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
             if not await self._is_seen(cursor_path(note.pin)):
-                await let_go_of_cursor(self._source, note.pin, self._runtime)
+                await release_cursor_hold(self._source, note.pin, self._runtime)
                 raise self._elsewhere()
             self._first_seq_no = source.numbered_from
             window = Window(source.first_offset, note.at)
@@ -284,7 +284,7 @@ class _Forking:
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
         text = f"held by the fork at {self._target.url}"
         while True:
-            await let_go(self._target, note, note.former, self._runtime)
+            await release_in_source(self._target, note, note.former, self._runtime)
             source, _ = await load_manifest(self._source)
             first, self._first_seq_no = source.first_offset, source.numbered_from
             if first >= note.at:

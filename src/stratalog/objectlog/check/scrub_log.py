@@ -37,10 +37,11 @@ from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     MANIFEST_PATH,
     Fragment,
+    Garbage,
     Kind,
     Manifest,
     check_offset,
-    decode_garbage,
+    decode_document,
     load_manifest,
     own,
 )
@@ -238,7 +239,7 @@ class _Scrub:
         data = await self._read_beside(GARBAGE_PATH)
         try:
             if data is not None:
-                decode_garbage(data)
+                decode_document(Garbage, data, GARBAGE_PATH)
         except Corrupt as error:
             kind, detail = DamageKind.PLAN_UNREADABLE, str(error)
             self.note(Damage(kind=kind, path=GARBAGE_PATH, detail=detail))

@@ -20,7 +20,7 @@ from functools import partial
 
 import msgspec
 
-from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound
+from stratalog.errors import Conflict, Denied, Invalid, NotFound
 from stratalog.objectlog.append import LogWriter
 from stratalog.objectlog.holds import Cursor, CursorStore, Pin, PinStore, detach_fork
 from stratalog.objectlog.options import MIB, CollectorOptions
@@ -35,6 +35,7 @@ from stratalog.objectlog.stored import (
     check_offset,
     load_garbage,
     load_manifest,
+    plan_document,
     writer_label,
 )
 from stratalog.objectlog.tree import (
@@ -52,15 +53,13 @@ from stratalog.objectlog.tree import (
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
-    Blob,
-    Landed,
     Patience,
     PatientStore,
     StoreLike,
-    create,
+    Superseded,
+    Version,
     open_store,
     put_once,
-    swap,
 )
 
 log = logging.getLogger(__name__)
@@ -114,6 +113,7 @@ class Collector:
         self._store = PatientStore(store, runtime, options.timeout_s)
         self._cursors = CursorStore(store, writer=writer, runtime=runtime)
         self._pins = PinStore(store, owner=writer, runtime=runtime)
+        self._plans = plan_document(self._store, runtime, options.timeout_s)
         self._writer = writer_label(writer)
         self._through = through
         self._options = options
@@ -159,10 +159,10 @@ class Collector:
         The cut is the lowest cursor, or ``cut_off`` if that is lower. A log without any cursor is
         refused with ``Invalid``; ``Conflict`` if another collection is under way.
         """
-        _, etag = await self._idle()
+        before = await self._idle()
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
-            await self._install(plan, etag)
+            await self._install(plan, before)
         return plan
 
     async def publish(self) -> Manifest:
@@ -211,7 +211,7 @@ class Collector:
                 raise missing(gone.path) from None
             return Removed()
         await self._courtesy(await self._note_published(plan))
-        held, _ = await self._pins.sort_out()
+        held, _ = await self._pins.release_expired()
         removal = self._removal(on_progress, [_root_of(pin) for pin in held])
         removed = await removal.remove(plan.dropped, plan.snapshots_to_replace)
         await self._empty(plan)
@@ -226,7 +226,7 @@ class Collector:
         link again, and neither will a pin that is made from now on.
         """
         await self._courtesy(await self._note_published(plan))
-        held, _ = await self._pins.sort_out()
+        held, _ = await self._pins.release_expired()
         roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
         try:
             removed = await self._removal(on_progress, roots).remove(plan.dropped)
@@ -247,12 +247,12 @@ class Collector:
         ``Conflict`` if another one is under way, or if the tree has changed since it was made. One
         that does not balance is ``Corrupt`` before it can be in anybody's way.
         """
-        _, etag = await self._idle()
+        before = await self._idle()
         manifest, _ = await load_manifest(self._store)
         if plan.state(manifest) is not PlanState.LIVE:
             raise _overtaken()
         await check_compaction(plan, manifest, self._tree)
-        await self._install(plan, etag)
+        await self._install(plan, before)
         await self.publish()
         return await self.delete(on_progress)
 
@@ -263,14 +263,14 @@ class Collector:
         to, so what it does not link is gone from it for good; and a pin that the second listing
         does not show counts only if a manifest that is younger still links what it holds.
         """
-        _, let_go = await self._pins.sort_out()
-        if not let_go:
+        _, released = await self._pins.release_expired()
+        if not released:
             return Removed()
         manifest, etag = await load_manifest(self._store)
-        held, _ = await self._pins.sort_out()
+        held, _ = await self._pins.release_expired()
         roots = [Root("the manifest", manifest.entries, whole=True), *map(_root_of, held)]
         removed = Removed()
-        for pin in let_go:
+        for pin in released:
             try:
                 removed += await self._removal(on_progress, roots).remove(pin.entries)
             except NotFound as gone:
@@ -380,21 +380,15 @@ class Collector:
             )
         return cursors
 
-    async def _idle(self) -> tuple[Garbage | None, str | None]:
-        """The empty plan, if there is one, and its etag. ``Conflict`` if another is under way."""
-        found, etag = await load_garbage(self._store)
-        if found is not None and not found.is_empty:
-            raise _under_way(found)
-        return found, etag
+    async def _idle(self) -> Version[Garbage] | None:
+        """The empty plan, if there is one. ``Conflict`` if another is under way."""
+        found = await self._plans.read()
+        if found is not None and not found.value.is_empty:
+            raise _under_way(found.value)
+        return found
 
-    async def _install(self, plan: Garbage, etag: str | None) -> None:
-        data = plan.to_json()
-        if etag is None:
-            try:
-                await create(self._store, GARBAGE_PATH, data, self._patience())
-            except Exists:
-                raise _under_way(plan) from None
-        elif not await self._swap(plan, etag):
+    async def _install(self, plan: Garbage, before: Version[Garbage] | None) -> None:
+        if isinstance(await self._plans.try_put(before, plan), Superseded):
             raise _under_way(plan)
 
     # Publishing
@@ -444,15 +438,13 @@ class Collector:
 
     async def _note_published(self, plan: Garbage) -> Garbage:
         """Write down when the plan was seen to be published, for the courtesy to readers."""
-        stored, etag = await load_garbage(self._store)
-        if stored is None or etag is None or stored.plan_id != plan.plan_id:
+        stored = await self._plans.read()
+        if stored is None or stored.value.plan_id != plan.plan_id:
             return plan
-        if stored.published_us is not None:
-            return stored
-        noted = msgspec.structs.replace(
-            stored, published_us=self._runtime.now_us(), write_id=self._runtime.new_id()
-        )
-        await self._swap(noted, etag)
+        if stored.value.published_us is not None:
+            return stored.value
+        noted = msgspec.structs.replace(stored.value, published_us=self._runtime.now_us())
+        await self._plans.try_put(stored, noted)
         return noted
 
     # Afterwards
@@ -469,17 +461,10 @@ class Collector:
 
     async def _empty(self, plan: Garbage) -> None:
         """Put an empty plan in the place of this one; done if another is there already."""
-        stored, etag = await load_garbage(self._store)
-        if stored is not None and etag is not None and stored.plan_id == plan.plan_id:
-            await self._swap(Garbage.empty(self._writer, self._runtime.new_id()), etag)
-
-    async def _swap(self, plan: Garbage, etag: str) -> bool:
-        def is_ours(blob: Blob) -> bool:
-            return Garbage.from_json(blob.data, GARBAGE_PATH).write_id == plan.write_id
-
-        patience = self._patience()
-        settled = await swap(self._store, GARBAGE_PATH, plan.to_json(), etag, is_ours, patience)
-        return isinstance(settled, Landed)
+        stored = await self._plans.read()
+        if stored is not None and stored.value.plan_id == plan.plan_id:
+            empty = Garbage.empty(self._writer, self._runtime.new_id())
+            await self._plans.try_put(stored, empty)
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, self._options.timeout_s)

@@ -1,7 +1,7 @@
 """Putting what a compaction has rewritten into the tree: new nodes, and the plan that links them.
 
 Only the ways down to what has changed are read and written anew (``packing``). Nothing is linked
-here: the nodes are stored under the names of a stage, and the plan is for the collector.
+here: the nodes are stored under the names of an upload guard, and the plan is for the collector.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each row is hashed once. What lives and what does not must together be what the entry of their
 fragment has promised: that is how it is verified, and what goes is known by its own hash, not by a
 subtraction. Groups do not depend on each other, so they may be rewritten anywhere, by whoever has
-the names of a stage to upload under.
+the names of an upload guard to upload under.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.relink import Replaced
-from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.stored import Fragment, UploadNames
 from stratalog.objectlog.tree import Group, Survivors, Tree, joined, survivors_of
@@ -29,8 +29,10 @@ from stratalog.store import Patience, Store, get_then, put_once
 OnProgress = Callable[[int, int], None]
 """Called with how many fragments were examined and rewritten, and how many there are."""
 
-Rewrite = Callable[[Sequence[Group], IndexSet, Stage, OnProgress | None], Awaitable[list[Replaced]]]
-"""Rewrites groups, of which these records live, under a stage. In the order of the groups."""
+Rewrite = Callable[
+    [Sequence[Group], IndexSet, UploadGuard, OnProgress | None], Awaitable[list[Replaced]]
+]
+"""Rewrites groups, of which these records live, under a guard. In the order of the groups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,9 @@ from stratalog.objectlog.erasure.blank import append_blank
 from stratalog.objectlog.erasure.certificate import (
     Certificate,
     Versions,
-    decode_certificate,
+    certificate_document,
     hash_of_query,
     list_certificates,
-    read_certificate,
 )
 from stratalog.objectlog.erasure.find_holders import (
     Holder,
@@ -44,7 +43,7 @@ from stratalog.objectlog.erasure.find_holders import (
     stored_of,
     stored_with,
 )
-from stratalog.objectlog.holds import StoredStage, list_stages
+from stratalog.objectlog.holds import StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions, SweepOptions
 from stratalog.objectlog.stored import (
     FORMAT,
@@ -62,17 +61,14 @@ from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import (
-    Blob,
-    Landed,
+    Document,
     Patience,
     PatientStore,
     Store,
     StoreLike,
-    create,
     open_store,
     redact,
     sibling,
-    swap,
 )
 
 log = logging.getLogger(__name__)
@@ -240,10 +236,8 @@ class Eraser:
             note=note,
             writer=self._writer,
             format=FORMAT,
-            write_id=self._runtime.new_id(),
         )
-        await create(self._store, certificate.path, certificate.to_json(), self._patience())
-        return certificate
+        return (await self._document(made).put(None, certificate)).value
 
     async def _finish(
         self, certificates: Sequence[Certificate], *, tolerant: bool = False
@@ -336,7 +330,7 @@ class Eraser:
         """
         collector = self._collector()
         await collector.clear_pins()
-        listed = await list_stages(self._url, runtime=self._runtime)
+        listed = await UploadGuardStore(self._url, runtime=self._runtime).list()
         left: list[Fragment] = []
 
         def note(fragment: Fragment) -> None:
@@ -432,27 +426,12 @@ class Eraser:
         change: Callable[[Certificate], Awaitable[Certificate | None]],
     ) -> Certificate:
         """The certificate, changed by CAS, or as it is if nothing is left to change."""
-        current, etag = await read_certificate(self._store, certificate_id)
-        while True:
-            changed = await change(current)
-            if changed is None:
-                return current
-            if changed.write_id == current.write_id:
-                changed = msgspec.structs.replace(changed, write_id=self._runtime.new_id())
-            write_id, path = changed.write_id, changed.path
+        return (await self._document(certificate_id).change(change)).value
 
-            def is_ours(blob: Blob, write_id: str | None = write_id, path: str = path) -> bool:
-                return decode_certificate(blob.data, path).write_id == write_id
-
-            settled = await swap(
-                self._store, path, changed.to_json(), etag, is_ours, self._patience()
-            )
-            if isinstance(settled, Landed):
-                return changed
-            if settled.current is None:
-                raise NotFound("the certificate is gone", path=path)
-            current = decode_certificate(settled.current.data, path)
-            etag = settled.current.etag
+    def _document(self, certificate_id: str) -> Document[Certificate]:
+        return certificate_document(
+            self._store, certificate_id, self._runtime, self._options.timeout_s
+        )
 
     def _collector(self) -> Collector:
         options = CollectorOptions(
@@ -467,11 +446,11 @@ class Eraser:
         return Patience(self._runtime, self._options.timeout_s)
 
 
-def _is_compacting(stage: StoredStage) -> bool:
+def _is_compacting(stage: StoredUploadGuard) -> bool:
     return stage.state == "live" and stage.note == STAGE_NOTE
 
 
-def _holder(stage: StoredStage) -> Holder:
+def _holder(stage: StoredUploadGuard) -> Holder:
     note = f"{stage.note or 'a job'}, by {stage.owner}"
     return Holder(kind="stage", name=stage.incarnation, note=note)
 

@@ -101,10 +101,10 @@ async def pins_that_hold(
 
     What a pin has held that is released stays until a collection has cleared the pin.
     """
-    held, let_go = await PinStore(store, runtime=runtime).sort_out()
+    held, released = await PinStore(store, runtime=runtime).release_expired()
     holders: list[Holder] = []
     paths: set[str] = set()
-    for pin in (*held, *(let_go if also_released else ())):
+    for pin in (*held, *(released if also_released else ())):
         below = await _below(tree, pin, wanted)
         paths.update(fragment.path for fragment, _ in below)
         if below:

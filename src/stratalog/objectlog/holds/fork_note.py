@@ -16,19 +16,19 @@ import msgspec
 
 from stratalog.errors import Invalid, NotFound
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.wal3_hold import let_go_of_cursor
+from stratalog.objectlog.holds.wal3_hold import release_cursor_hold
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     Manifest,
     Natural,
     StoredObject,
     as_fields,
-    decode_manifest,
     load_any_manifest,
     load_manifest,
 )
+from stratalog.objectlog.tree import manifest_document
 from stratalog.runtime import Runtime
-from stratalog.store import Blob, Landed, Patience, Store, sibling, swap
+from stratalog.store import Store, Version, sibling
 
 FORK_TIMEOUT_S = 60.0
 
@@ -74,33 +74,26 @@ async def change_fork(
     store: Store, change: Callable[[Manifest], Manifest | None], runtime: Runtime
 ) -> Manifest:
     """Put the changed manifest of a fork, again until nothing is left to change."""
-    manifest, etag = await load_any_manifest(store)
-    while True:
-        changed = change(manifest)
-        if changed is None:
-            return manifest
-        changed.check()
-        write_id = changed.write_id
 
-        def is_ours(blob: Blob, write_id: str | None = write_id) -> bool:
-            return decode_manifest(blob.data).write_id == write_id
+    async def changed(manifest: Manifest) -> Manifest | None:
+        after = change(manifest)
+        if after is not None:
+            after.check()
+        return after
 
-        patience = Patience(runtime, FORK_TIMEOUT_S)
-        settled = await swap(store, MANIFEST_PATH, changed.to_json(), etag, is_ours, patience)
-        if isinstance(settled, Landed) and settled.newer is None:
-            return changed
-        current = settled.newer if isinstance(settled, Landed) else settled.current
-        if current is None:
-            raise NotFound(f"the log at {store.url} is gone", path=MANIFEST_PATH)
-        manifest, etag = decode_manifest(current.data), current.etag
+    before = Version(*await load_any_manifest(store))
+    document = manifest_document(store, runtime, FORK_TIMEOUT_S)
+    return (await document.change(changed, before=before)).value
 
 
 async def release_source(store: Store, note: ForkNote, runtime: Runtime) -> None:
     """Release what holds the shared objects in the source of a fork. Again without harm."""
-    await let_go(store, note, (*note.former, note.pin), runtime)
+    await release_in_source(store, note, (*note.former, note.pin), runtime)
 
 
-async def let_go(store: Store, note: ForkNote, pins: Iterable[str], runtime: Runtime) -> None:
+async def release_in_source(
+    store: Store, note: ForkNote, pins: Iterable[str], runtime: Runtime
+) -> None:
     """See to it that these hold nothing in the source of a fork.
 
     A run that sleeps may be about to make one of them, so their names are used up.
@@ -108,8 +101,8 @@ async def let_go(store: Store, note: ForkNote, pins: Iterable[str], runtime: Run
     source = sibling(store, note.source)
     for name in pins:
         if note.held_by == "cursor":
-            await let_go_of_cursor(source, name, runtime)
+            await release_cursor_hold(source, name, runtime)
             continue
         with contextlib.suppress(NotFound):  # the source is gone, and with it its pins
             await load_manifest(source)
-            await PinStore(source, runtime=runtime).use_up(name)
+            await PinStore(source, runtime=runtime).retire(name)

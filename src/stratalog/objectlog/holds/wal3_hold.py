@@ -48,7 +48,7 @@ async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime)
     plan, _ = await load_garbage(store)
     manifest, _ = await load_manifest(store)
     if plan is not None and plan.first_to_keep.offset > manifest.first_offset:
-        await let_go_of_cursor(store, name, runtime)
+        await release_cursor_hold(store, name, runtime)
         raise Conflict(
             f"wal3 is collecting this log up to {plan.first_to_keep.offset}",
             path=GARBAGE_PATH,
@@ -58,7 +58,7 @@ async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime)
     return manifest
 
 
-async def let_go_of_cursor(store: Store, name: str, runtime: Runtime) -> None:
+async def release_cursor_hold(store: Store, name: str, runtime: Runtime) -> None:
     """Let wal3 collect again. Again without harm."""
     await delete_surely(store, [cursor_path(name)], _patience(runtime))
 

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.stored import Compression, encode_staged, sealed
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
@@ -63,7 +63,7 @@ class Staging:
     """Uploads the records of one task, in their order. Made by ``Staging.open``."""
 
     def __init__(
-        self, store: Store, stage: Stage, compression: Compression, runtime: Runtime
+        self, store: Store, stage: UploadGuard, compression: Compression, runtime: Runtime
     ) -> None:
         self._store = store
         self._stage = stage
@@ -89,7 +89,7 @@ class Staging:
         incarnation.
         """
         store = open_store(url)
-        stage = await Stage.register(
+        stage = await UploadGuard.register(
             store, owner=owner, note=note, query=query, batch=batch, job=job, runtime=runtime
         )
         if stage.manifest.seal is not None:
@@ -98,7 +98,7 @@ class Staging:
         return cls(store, stage, compression, runtime)
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> UploadGuard:
         return self._stage
 
     async def upload(self, bodies: pa.Array) -> StagedFragment:

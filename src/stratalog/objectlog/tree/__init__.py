@@ -5,6 +5,7 @@ from stratalog.objectlog.tree.amend_manifest import (
     amend,
     check_amendment,
     is_version,
+    manifest_document,
     raise_epoch,
 )
 from stratalog.objectlog.tree.bulk_link import Grafted, graft
@@ -84,6 +85,7 @@ __all__ = [
     "key_of",
     "link",
     "make_snapshot",
+    "manifest_document",
     "missing",
     "neighbourhoods",
     "note_linked",

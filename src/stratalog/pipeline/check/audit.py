@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound
-from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, refuse_newer_format
+from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
 from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
 from stratalog.pipeline.jobs import open_root, place_of
 from stratalog.pipeline.spark import frame_of
@@ -170,8 +170,7 @@ async def load_audit(root: Store, run: str | None = None) -> Audit:
             path=path,
             hint="Make one with `stratalog pipeline scrub`.",
         )
-    refuse_newer_format(data)
-    return Audit.from_json(data, path)
+    return decode_document(Audit, data, path)
 
 
 async def load_whole_audit(root: Store) -> Audit | None:

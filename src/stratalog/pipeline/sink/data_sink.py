@@ -36,7 +36,7 @@ from stratalog.errors import Conflict, Invalid, StratalogError
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, Herd, Mark, log_store
 from stratalog.objectlog import WriterOptions
 from stratalog.objectlog.append import create_log
-from stratalog.objectlog.holds import Stage, release_stage, remove_stages
+from stratalog.objectlog.holds import UploadGuard, UploadGuardStore
 from stratalog.objectlog.load import (
     Batch,
     Linked,
@@ -298,7 +298,7 @@ async def _located(options: SinkOptions, *, is_numbered: bool) -> Target:
     url, log_id = await _place_of(options)
     if is_numbered:
         return Target(url, options, query=options.query, log_id=log_id)
-    stage = await Stage.register(url, note="a write of Spark")
+    stage = await UploadGuard.register(url, note="a write of Spark")
     return Target(url, options, job=stage.incarnation, log_id=log_id)
 
 
@@ -335,11 +335,13 @@ def _let_go(target: Target, incarnations: Sequence[str]) -> None:
     """
 
     async def let_go() -> None:
-        store = PatientStore(open_store(target.url), DEFAULT_RUNTIME, LET_GO_TIMEOUT_S)
+        guards = UploadGuardStore(
+            PatientStore(open_store(target.url), DEFAULT_RUNTIME, LET_GO_TIMEOUT_S)
+        )
         if target.job is not None:
-            await release_stage(store, target.job, DEFAULT_RUNTIME)
+            await guards.release(target.job)
         own = [] if target.job is None else [target.job]
-        await remove_stages(store, [*incarnations, *own])
+        await guards.remove([*incarnations, *own])
 
     try:
         _run(let_go)
