@@ -32,7 +32,7 @@ import msgspec
 
 from stratalog.errors import Conflict, NotFound, Unavailable, Unknown
 from stratalog.objectlog.collection import Amount
-from stratalog.objectlog.holds import PinStore, abort_fork, note_of, pin_path, release_source
+from stratalog.objectlog.holds import PinStore, abort_fork, note_of, pin_path
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     Kind,
@@ -168,7 +168,7 @@ class _Destruction:
         blob = await self._doomed_manifest()
         note = None if blob is None else note_of(decode_manifest(blob.data))
         if note is not None and note.state != "detached":
-            await release_source(self._store, note, self._runtime)
+            await note.release_source(self._store, self._runtime)
 
     async def _delete_all_but_the_manifest(self) -> None:
         """Step 5. Ends when a whole listing has found nothing."""

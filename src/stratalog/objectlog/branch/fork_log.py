@@ -45,10 +45,7 @@ from stratalog.objectlog.holds import (
     note_of,
     pin_path,
     release_cursor_hold,
-    release_in_source,
-    release_source,
     require_note,
-    with_note,
 )
 from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import (
@@ -175,13 +172,13 @@ class _Forking:
             opened = await self._open(note, entries)
         except (Conflict, NotFound):
             if await self._is_given_up():
-                await release_source(self._target, note, self._runtime)
+                await note.release_source(self._target, self._runtime)
             raise
         except Invalid:  # there can be no such fork
             await abort_fork(self._target, runtime=self._runtime)
             raise
         if opened is None or opened.pin != note.pin:
-            await release_source(self._target, note, self._runtime)
+            await note.release_source(self._target, self._runtime)
         return opened
 
     async def _is_given_up(self) -> bool:
@@ -273,7 +270,7 @@ class _Forking:
         None if another run has taken the fork over.
         """
         if note.held_by == "cursor":
-            await release_in_source(self._target, note, note.former, self._runtime)
+            await note.release_former(self._target, self._runtime)
             source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
             if not await self._is_seen(cursor_path(note.pin)):
                 await release_cursor_hold(self._source, note.pin, self._runtime)
@@ -284,7 +281,7 @@ class _Forking:
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
         text = f"held by the fork at {self._target.url}"
         while True:
-            await release_in_source(self._target, note, note.former, self._runtime)
+            await note.release_former(self._target, self._runtime)
             source, _ = await load_manifest(self._source)
             first, self._first_seq_no = source.first_offset, source.numbered_from
             if first >= note.at:
@@ -314,7 +311,7 @@ class _Forking:
         def rename(manifest: Manifest) -> Manifest | None:
             if require_note(manifest) != note:
                 return None
-            return with_note(manifest, renamed, "forking", self._runtime)
+            return renamed.put_into(manifest, "forking", self._runtime)
 
         found = require_note(await change_fork(self._target, rename, self._runtime))
         if found.state == "aborted":
@@ -330,10 +327,10 @@ class _Forking:
             if require_note(manifest) != note:
                 return None
             if not entries:
-                return with_note(manifest, opened, "open", self._runtime)
+                return opened.put_into(manifest, "open", self._runtime)
             first = entries[0].start
             return msgspec.structs.replace(
-                with_note(manifest, opened, "open", self._runtime),
+                opened.put_into(manifest, "open", self._runtime),
                 setsum=Setsum.total(entry.setsum for entry in entries),
                 collected=EMPTY,
                 acc_bytes=sum(entry.num_bytes for entry in entries),

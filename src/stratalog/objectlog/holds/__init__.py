@@ -12,10 +12,7 @@ from stratalog.objectlog.holds.fork_note import (
     ForkNote,
     change_fork,
     note_of,
-    release_in_source,
-    release_source,
     require_note,
-    with_note,
 )
 from stratalog.objectlog.holds.fork_release import abort_fork, detach_fork
 from stratalog.objectlog.holds.hold_names import legal_name
@@ -66,8 +63,5 @@ __all__ = [
     "pin_path",
     "read_pin",
     "release_cursor_hold",
-    "release_in_source",
-    "release_source",
     "require_note",
-    "with_note",
 ]
