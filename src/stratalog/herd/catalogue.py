@@ -3,8 +3,9 @@
     path      catalogue/{name}.json
     fields    name, id, created_us, format, write_id, dropped
 
-The entry decides the id. It comes before the log, and whoever finds it without one creates the log.
-A log is dropped by a tombstone; a name that is taken again gets another id. Persisted: keep stable.
+The entry decides the id. It comes before the log; a server that finds an entry without a log
+creates the log. A log is dropped by a tombstone; a name that is taken again gets another id.
+Persisted: keep stable.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ What is particular here, and why:
 - Conditional puts go through a client that never retries. A client that repeats them by itself
   reports "precondition failed" for a write that landed. Reads, listings and deletes may be
   repeated, and go through a second client that does so for as long as one time-out.
-- obstore does not survive a fork. A forked child whose parent has used it is told so at once,
+- obstore does not survive a fork. A forked child whose parent has used it gets an error at once,
   where it would hang for ever.
 - Listings are promised in byte order. Some servers order by directory instead (``a/b`` before
   ``a-b``), so rows pass a window that puts them right; a row later than that is an error, not a
@@ -244,21 +244,21 @@ class CloudStore:
                 yield row
 
     async def delete_many(self, paths: Sequence[str]) -> None:
-        doomed = [check_path(path) for path in dict.fromkeys(paths)]
-        if not doomed:
+        unique = [check_path(path) for path in dict.fromkeys(paths)]
+        if not unique:
             return
 
         def work() -> None:
             try:
-                obstore.delete(self._reads, doomed)
+                obstore.delete(self._reads, unique)
             except FileNotFoundError:
-                for path in doomed:
+                for path in unique:
                     try:
                         obstore.delete(self._reads, path)
                     except FileNotFoundError:
                         continue
 
-        await self._read(doomed[0], work)
+        await self._read(unique[0], work)
 
     def _rows(self, prefix: str, after: str) -> Iterator[Listed]:
         """The server's rows. obstore's prefixes are whole directories: the rest is done here."""

@@ -3,12 +3,11 @@
     path      cursor/{name}.json, name [A-Za-z0-9_]+
     fields    position, epoch_us, writer, then ours: write_id, deleted, held
 
-``epoch_us`` is when it was written, for people. A cursor moves only with a witness of its previous
-version. One that did not hold its data before (new, moved back, merely loaded) is written first and
-then looks whether a collection is about to take that data. One that goes back writes down in
-``held`` where it was, and goes on holding that if its way back turns out to be cut off. Deleting
-writes a tombstone (``deleted``), because a conditional delete does not exist everywhere; creating
-it again replaces the tombstone. Persisted: keep stable.
+``epoch_us`` is when it was written, for people. A cursor is a document: it moves only with a
+witness of its previous version, and deleting writes a tombstone (``deleted``). A cursor that did
+not hold its data before (new, moved back, merely loaded) is written first; then it is checked
+whether a collection is about to take that data. A cursor that goes back keeps its old offset in
+``held``, and goes on holding that if its way back turns out to be cut off. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -217,10 +216,10 @@ class CursorStore:
             raise
 
     async def _counting(self, cursor: Cursor) -> Cursor:
-        """A cursor that did not hold its data so far counts only if nobody is about to take it.
+        """A cursor that did not hold its data counts only if no collector is about to take that.
 
-        It is written already. So a collector that has not listed the cursors yet will see it, and
-        one that has shows itself by its plan, which is read first, or by the manifest.
+        It is written already. So a collector that has not listed the cursors yet will see it. One
+        that has listed them shows by its plan, which is read first, or by the manifest.
         """
         plan, _ = await load_garbage(self._store)
         manifest, _ = await load_manifest(self._store)

@@ -11,8 +11,8 @@ written first and counts once the manifest, read again, still has what it points
 Either the collector's list shows the pin, or the manifest was put before the pin looked again.
 Releasing writes a tombstone that keeps the pointers, so that the next collection can delete what
 only this pin held; then the pointers go too. A pin may have an expiry. It is no promise of the
-clock: a collector that finds it past *releases* it by CAS, and its owner renews it by CAS, so one
-of the two wins.
+clock: a collector that finds it past *releases* the pin by CAS, and its owner renews it by CAS, so
+one of the two wins.
 """
 
 from __future__ import annotations
@@ -126,8 +126,7 @@ class Pin:
         return await self._pins._renew(self, expires_us)
 
     async def release(self) -> None:
-        """Hold nothing from now on. Idempotent. What only this pin held goes with the next
-        collection."""
+        """Release the hold. Idempotent. The next collection deletes what only this pin held."""
         await self._pins._release(self)
 
     def __repr__(self) -> str:
@@ -184,7 +183,7 @@ class PinStore:
         return await self._confirm(Pin(self, name, await document.create(make)))
 
     async def retire(self, name: str) -> None:
-        """See to it that a pin of this name holds nothing, and never will: see ``reuse``."""
+        """Make sure that a pin of this name holds nothing and never will: see ``reuse``."""
         nowhere, now_us = LogPosition(FIRST_OFFSET), self._runtime.now_us()
         tombstone = StoredPin(
             start=nowhere,
@@ -203,9 +202,9 @@ class PinStore:
     use_up = renamed_function("PinStore.use_up", retire)
 
     async def _confirm(self, pin: Pin) -> Pin:
-        """The pin, once the manifest, read after it was written, has what it points to.
+        """The pin, once a manifest that was read after it was written has what it points to.
 
-        Only by whoever has written it: to one who fails here it is of no use, and is released.
+        Only its writer calls this. A pin that cannot be confirmed is released.
         """
         patience = Patience(self._runtime, PIN_TIMEOUT_S)
         document = self._document(pin.name)

@@ -9,8 +9,8 @@ forward: collection still waits for the slowest.
     retain    read cursor ──► read policy ──► move the cursor
 
 The cursor is there before the policy, and goes after it. Each first reads what the other one
-changes last, with the witness that it needs in the end, so whoever comes in between is noticed. Why
-the cursor is written once more is told in ``docs/design/012-policy.md``.
+changes last, with the witness that it needs in the end, so a change in between is noticed.
+``docs/design/012-policy.md`` says why the cursor is written once more.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class PolicyStore:
     async def set(self, policy: Policy) -> Policy:
         """Put this policy in the place of whatever is there; gives it as it is stored.
 
-        What is still in the log is held from its first offset on, also what an earlier policy had
-        let go. ``Conflict`` if others change the policy meanwhile, or while a collection is under
-        way that an earlier one allowed.
+        The log is held from its first offset on, also what an earlier policy had released.
+        ``Conflict`` if others change the policy meanwhile, or while a collection is under way that
+        an earlier policy allowed.
         """
         policy.check_useful()
         before = await self._document.read()
@@ -157,7 +157,7 @@ class PolicyStore:
         cursor = await self._cursor()
         found = await self._document.read()
         if cursor is None or found is None or found.value.write_id != policy.write_id:
-            await load_manifest(self._store)  # without a log, `NotFound` tells more
+            await load_manifest(self._store)  # without a log, `NotFound` is the better error
             raise self._document.changed()
         rule = policy.retain
         if rule is None:
@@ -212,9 +212,9 @@ class PolicyStore:
         raise self._document.changed()
 
     async def _hold_once_more(self, cursor: Cursor) -> None:
-        """Let nobody move the cursor any more who has read the policy before this one.
+        """Invalidate the cursor as those have loaded it who read the policy before this one.
 
-        What a collection is taking just now was let go before this policy was there.
+        What a collection is taking just now was released before this policy was there.
         """
         try:
             await cursor.move(cursor.offset)
@@ -224,7 +224,7 @@ class PolicyStore:
             except (Conflict, Trimmed) as error:
                 if await self._cursor() is None:
                     raise
-                log.info("what an earlier policy let go is being collected: %s", error)
+                log.info("what an earlier policy released is being collected: %s", error)
 
     # The tree
 

@@ -118,6 +118,6 @@ async def load_pinned(store: Store, name: str) -> tuple[Manifest, str]:
 
 
 async def why_released(store: Store, name: str) -> Trimmed:
-    """What to raise for a pin that holds nothing any more: it tells where the log begins."""
+    """The error for a pin that holds nothing any more. It says where the log begins."""
     manifest, _ = await load_manifest(store)
     return Trimmed(f"the pin {name!r} was released", first_offset=manifest.first_offset)

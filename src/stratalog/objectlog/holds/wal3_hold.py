@@ -7,9 +7,9 @@ wal3 collects nothing at or after any cursor. So this holds more than a pin does
 at the first record that there is, and what comes later stays as well, until it is released.
 
 wal3's collector lists the cursors, writes down its plan, and later carries it out, without looking
-at the cursors again. A plan that is there already is seen here, and refused. One that is written
-down a moment later, by a collector that had listed before, is not: wal3 itself relies on time
-there, and so must whoever holds something in its logs.
+at the cursors again. A plan that is there already is seen here, and refused. A plan that is written
+a moment later, by a collector that had listed the cursors before, is not seen: wal3 relies on time
+there, and so must every hold on its logs.
 
 wal3 knows no tombstones either, so releasing deletes the object. Nobody else uses its name.
 """

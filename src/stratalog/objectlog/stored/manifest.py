@@ -14,10 +14,10 @@ of the last 64 incarnations, newest last: it settles what became of a write whos
 ``sweep_epoch`` is raised by the sweep; an upload may be linked only under the epoch in which it
 began. It starts at a random number, so that what was uploaded for a log that was destroyed is not
 linked into one that was created in its place. ``name`` is what the log's herd calls it. What
-``seal``, ``predecessor``, ``fork`` and ``copy`` hold is told in ``seal``, ``forking`` and
-``copying``. ``sinks`` has the last batch of each query that writes in numbered batches (see
-``sinking``), at most 256 of them, none evicted. A log without ``write_id`` was made by wal3: it is
-read, never written. Persisted: keep stable.
+``seal``, ``predecessor``, ``fork`` and ``copy`` hold is described in ``seal``, ``fork_note`` and
+``copy_note``. ``sinks`` has the last batch of each query that writes in numbered batches (see
+``bulk_commit``), at most 256 of them, none evicted. A log without ``write_id`` was made by wal3: it
+is read, never written. Persisted: keep stable.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ async def put_part(
 
 
 async def put_audit(root: Store, audit: Audit, runtime: Runtime = DEFAULT_RUNTIME) -> None:
-    """Let the run be there, with all its parts."""
+    """End the run: from now on it is there, with all its parts."""
     stated = msgspec.structs.replace(audit, format=FORMAT)
     path = partial(str, _audit_path(audit.run))
     await put_once(root, path, stated.to_json(), Patience(runtime, TIMEOUT_S))
@@ -183,9 +183,10 @@ async def load_whole_audit(root: Store) -> Audit | None:
 
 
 async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME) -> int:
-    """Keep the newest ``keep`` audits of all logs, and as many of some. How many objects went.
+    """Keep the newest ``keep`` audits of all logs, and as many of some logs.
 
-    A run that has not ended may be under way, so it stays for some days.
+    Returns how many objects were deleted. A run that has not ended may be under way, so it stays
+    for some days.
     """
     ended = await runs(root)
     if len(ended) <= keep:
@@ -195,16 +196,16 @@ async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME
     some = [each.run for each in audits if each.partial]
     stale = _name_at(runtime.now_us() - UNENDED_S * 1_000_000)
     kept, known = {*whole[-keep:], *some[-keep:]}, {*ended}
-    doomed = [
+    to_delete = [
         path
         async for run, _, path in _objects(root)
         if run not in kept and (run in known or run < stale)
     ]
-    doomed.sort(key=lambda path: path.endswith(f"/{AUDIT}"), reverse=True)
-    for start in range(0, len(doomed), DELETE_BATCH):
-        batch = doomed[start : start + DELETE_BATCH]
+    to_delete.sort(key=lambda path: path.endswith(f"/{AUDIT}"), reverse=True)
+    for start in range(0, len(to_delete), DELETE_BATCH):
+        batch = to_delete[start : start + DELETE_BATCH]
         await delete_surely(root, batch, Patience(runtime, TIMEOUT_S))
-    return len(doomed)
+    return len(to_delete)
 
 
 def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> DataFrame:

@@ -10,11 +10,11 @@
 The rows of all parts, without those whose offset is ``gone`` or below the beginning of the log, are
 the records before ``up_to`` that the log has. ``rule`` is a digest of the expressions that gave the
 keys. ``compacted`` is that of the manifest after the run that wrote this: if the manifest has
-another, somebody else has dropped records, and the index tells nothing. ``epoch`` is the sweep's;
+another, somebody else has dropped records, and the index is useless. ``epoch`` is the sweep's;
 it only rises, and a log that was created anew begins elsewhere. A key is in the bucket that its
 CRC-32 modulo ``buckets`` tells, a record without a key in that of its offset.
 
-It is a cache. Whoever cannot read it, or finds that it is about something else, reads the log.
+It is a cache. A run that cannot read it, or finds that it is about something else, reads the log.
 
 A version is published in this order:
 
@@ -24,7 +24,7 @@ A version is published in this order:
     4  list, put INDEX      by CAS from the version that was read: one of two runs loses here
     5  delete               what was listed and is not named
 
-What is deleted in (5) was uploaded by somebody who read INDEX.json before (4), and so loses.
+What is deleted in (5) was uploaded by a run that read INDEX.json before (4), and so loses.
 Persisted: keep stable.
 """
 
@@ -134,7 +134,7 @@ class KeyIndex(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return frozenset((*(part.path for part in self.parts), *gone))
 
     def why_not(self, manifest: Manifest, rule: str) -> str | None:
-        """Why it does not tell what is in this log, or None if it does."""
+        """Why it does not describe this log, or None if it does."""
         if self.rule != rule:
             return "it is of another rule"
         if self.compacted != manifest.compacted:
@@ -293,7 +293,7 @@ async def fetch_part(store: Store, part: IndexPart) -> pa.Table:
 
 
 async def fetch_gone(store: Store, gone: GoneSet | None) -> IndexSet:
-    """The offsets of rows that are gone. ``Corrupt`` if they are not told."""
+    """The offsets of rows that are gone. ``Corrupt`` if they cannot be read."""
     if gone is None:
         return EMPTY
     data = await _fetch(store, gone.path)

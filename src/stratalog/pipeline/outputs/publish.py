@@ -1,6 +1,6 @@
 """Publishing the outputs of a job, log by log, so that every record is merged once.
 
-A version is published in this order (``output_object`` tells what is stored):
+A version is published in this order (``output`` has the layout):
 
     1  read OUTPUT          what the next version is made from
     2  upload its files     nobody reads them yet
@@ -207,8 +207,8 @@ class Outputs:
         """Delete the files that nothing names and nobody can publish any more; gives their names.
 
         What is deleted was listed before OUTPUT was changed by CAS. A worker reads OUTPUT before it
-        uploads, so whoever has uploaded these files and not published them loses its CAS from now
-        on, however long it sleeps.
+        uploads. So a worker that has uploaded these files and not published them loses its CAS from
+        now on, however long it sleeps.
         """
         document = self._document(log_id)
         rows = self._folder(log_id).list()
@@ -239,7 +239,7 @@ class Outputs:
         return (await load_manifest(log_store(self._root, log_id)))[0]
 
     def _check_owner(self, cursor: Cursor) -> None:
-        """Refuse the cursor of another job: this one would let go of what that has not merged."""
+        """Refuse the cursor of another job: this one would release what that has not merged."""
         owner = cursor.writer
         if owner.startswith(JOB_LABEL) and owner != self._label:
             raise Conflict(
