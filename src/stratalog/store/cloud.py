@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import obstore
 from obstore import exceptions
@@ -44,10 +44,11 @@ from stratalog.store.redaction import HIDDEN, redact
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutResult, UpdateVersion
-    from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig
 
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
+_CLIENTS: Mapping[str, type[Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -369,29 +370,15 @@ def _client(
     transport: Mapping[str, object],
     retries: RetryConfig,
 ) -> Client:
-    client_options = cast("ClientConfig", transport)
-    if scheme == "s3":
-        return S3Store(
-            bucket,
-            config=cast("S3Config", {"conditional_put": "etag", **settings}),
-            client_options=client_options,
-            retry_config=retries,
-        )
-    if scheme == "gs":
-        return GCSStore(
-            bucket,
-            config=cast("GCSConfig", settings),
-            client_options=client_options,
-            retry_config=retries,
-        )
-    if scheme == "az":
-        return AzureStore(
-            bucket,
-            config=cast("AzureConfig", settings),
-            client_options=client_options,
-            retry_config=retries,
-        )
-    raise Invalid(f"no bucket has the scheme {scheme!r}", hint="Use s3, gs or az.")
+    if scheme not in _CLIENTS:
+        raise Invalid(f"no bucket has the scheme {scheme!r}", hint="Use s3, gs or az.")
+    conditions = {"conditional_put": "etag"} if scheme == "s3" else {}
+    return _CLIENTS[scheme](
+        bucket,
+        config=cast(Any, {**conditions, **settings}),
+        client_options=cast("ClientConfig", transport),
+        retry_config=retries,
+    )
 
 
 def _seconds(settings: dict[str, str], name: str, default: float) -> float:
