@@ -68,6 +68,8 @@ def _module(module: ModuleType) -> str:
         value = getattr(module, name)
         if isinstance(value, ModuleType):
             parts.append(f"### {name}\n\nA module, see [`{value.__name__}`](#{_slug(value)}).\n")
+        elif inspect.isclass(value) and value.__name__ != name:
+            parts.append(f"### {name}\n\nThe old name of `{value.__name__}`.\n")
         elif inspect.isclass(value):
             parts.append(_class(name, value))
         elif inspect.isfunction(value):

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from stratalog.objectlog.erasure import preview_erasure as preview_erasure
     from stratalog.objectlog.erasure import verify_certificate as verify_certificate
     from stratalog.objectlog.holds import Stage as Stage
+    from stratalog.objectlog.holds import UploadGuard as UploadGuard
     from stratalog.setsum import Setsum as Setsum
     from stratalog.store import Store as Store
     from stratalog.store import open_store as open_store
@@ -132,7 +133,7 @@ _NAMES = {
         Certificate CertificateCheck CertificateReport Erasable Holder erase finish_erasures
         list_certificates load_certificate preview_erasure verify_certificate
     """,
-    "objectlog.holds": "Stage",
+    "objectlog.holds": "Stage UploadGuard",
     "setsum": "Setsum",
     "store": "Store open_store",
 }

@@ -56,10 +56,17 @@ def renamed_function(old: str, function: Callable[P, R]) -> Callable[P, R]:
     """A function or method under the name that it had before."""
 
     @functools.wraps(function)
-    def under_its_old_name(*args: P.args, **kwargs: P.kwargs) -> R:
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
         _warn(old, function.__name__)
         return function(*args, **kwargs)
 
+    @functools.wraps(function)
+    async def awaited(*args: P.args, **kwargs: P.kwargs) -> object:
+        _warn(old, function.__name__)
+        return await cast(Awaitable[object], function(*args, **kwargs))
+
+    is_async = inspect.iscoroutinefunction(function)
+    under_its_old_name = cast(Callable[P, R], awaited if is_async else called)
     setattr(under_its_old_name, RENAMED, {old: function.__name__})
     return under_its_old_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stratalog as sl
 from cli.calls import bodies_of, call, call_json, error_json, new_log, new_url, run
 from objectlog.leftovers import everything, litter
-from stratalog.objectlog.holds.upload_guard import Stage, list_stages
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
 from stratalog.store import open_store
 
 
@@ -19,7 +19,7 @@ def with_a_stage(url: str) -> str:
     """A job that has uploaded; gives its incarnation."""
 
     async def upload() -> str:
-        stage = await Stage.register(url, owner="compactor [7]", note="topic [bold]a")
+        stage = await UploadGuard.register(url, owner="compactor [7]", note="topic [bold]a")
         await litter(url, stage.names)
         return stage.incarnation
 
@@ -100,12 +100,12 @@ def test_a_released_stage_is_told() -> None:
     url = new_log(b"a")
 
     async def release() -> None:
-        await (await Stage.register(url)).release()
+        await (await UploadGuard.register(url)).release()
 
     run(release())
     assert "would delete 1 released stage" in call("sweep", url, "--dry-run").stdout
     assert "deleted 1 released stage" in call("sweep", url).stdout
-    assert run(list_stages(url)) == []
+    assert run(UploadGuardStore(url).list()) == []
 
 
 def test_files_of_others_are_named() -> None:

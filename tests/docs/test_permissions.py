@@ -23,7 +23,7 @@ from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.cost.storage import measure_storage
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.upload_guard import Stage, remove_stages
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
 from stratalog.objectlog.load.bulk_commit import link_uploaded
 from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
@@ -128,8 +128,8 @@ async def with_leftovers(store: MemoryStore) -> str:
     await sl.collect(store, options=AT_ONCE)
     await PinStore(store).create("held", 4)
     await litter(store)
-    stage = await Stage.register(store)
-    await (await Stage.register(store)).release()
+    stage = await UploadGuard.register(store)
+    await (await UploadGuard.register(store)).release()
     return stage.incarnation
 
 
@@ -194,7 +194,7 @@ async def stage_rows(bucket: Bucket, store: MemoryStore) -> None:
 
 
 async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
-    job = await Stage.register(bucket)
+    job = await UploadGuard.register(bucket)
     staged = []
     for number in range(70):
         task = await BulkUpload.open(store, job=job.incarnation)
@@ -207,7 +207,7 @@ async def link_rows(bucket: Bucket, store: MemoryStore) -> None:
         task = await BulkUpload.open(store, job=job.incarnation)
         await link_uploaded(bucket, [await task.upload(pa.array([b"x"], pa.binary()))])
     await job.release()
-    await remove_stages(bucket, [job.incarnation, *{each.incarnation for each in staged}])
+    await UploadGuardStore(bucket).remove([job.incarnation, *{each.incarnation for each in staged}])
 
 
 async def seal(bucket: Bucket, _: MemoryStore) -> None:

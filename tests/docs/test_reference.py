@@ -16,8 +16,9 @@ from docs.markdown_files import DOCS, ROOT, blocks_of, table_of
 from stratalog import ScrubOptions, SweepOptions, errors
 from stratalog.cli.exits import EXITS
 from stratalog.objectlog.check.damage import DamageKind
-from stratalog.objectlog.holds.upload_guard import StoredStage
-from stratalog.objectlog.stored.plan import decode_garbage
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage
+from stratalog.objectlog.stored.stored_json import decode_document
 from stratalog.segments import DiskDamageKind, DiskOptions
 
 ERRORS = [
@@ -148,10 +149,10 @@ def test_the_format_page_shows_documents_that_decode() -> None:
     assert list(documents[1]) == ["position", "epoch_us", "writer", "write_id"]
     policy = sl.Policy.from_json(json.dumps(documents[2]).encode())
     assert list(json.loads(policy.to_json()).items()) == list(documents[2].items())
-    plan = decode_garbage(json.dumps(documents[3]).encode())
+    plan = decode_document(Garbage, json.dumps(documents[3]).encode(), GARBAGE_PATH)
     assert plan.is_empty
     assert list(json.loads(plan.to_json()).items()) == list(documents[3].items())
-    stage = StoredStage.from_json(json.dumps(documents[4]).encode())
+    stage = StoredUploadGuard.from_json(json.dumps(documents[4]).encode())
     assert list(json.loads(stage.to_json()).items()) == list(documents[4].items())
 
 

@@ -16,12 +16,12 @@ from stratalog import Fragment, Manifest, Snapshot
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.holds.cursor import StoredCursor
 from stratalog.objectlog.holds.stored_pin import StoredPin
-from stratalog.objectlog.holds.upload_guard import StoredStage
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard
 from stratalog.objectlog.stored.fragment import decode_fragment, encode_fragment
 from stratalog.objectlog.stored.manifest import decode_manifest
-from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage, PlanState, decode_garbage
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage, PlanState
 from stratalog.objectlog.stored.policy import Policy
-from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.objectlog.stored.stored_json import StoredObject, decode_document
 from stratalog.setsum import EMPTY
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ VALID: list[tuple[type[StoredObject], bytes]] = [
     (Manifest, make.wal3_manifest()),
     (Snapshot, make.snapshot().to_json()),
     (StoredCursor, make.cursor(deleted=True, held=99).to_json()),
-    (StoredStage, make.stage().to_json()),
+    (StoredUploadGuard, make.stage().to_json()),
     (StoredPin, make.pin().to_json()),
     (StoredPin, make.pin(released=True).to_json()),
     (Policy, make.policy().to_json()),
@@ -48,7 +48,7 @@ KINDS: list[type[StoredObject]] = [
     Manifest,
     Snapshot,
     StoredCursor,
-    StoredStage,
+    StoredUploadGuard,
     StoredPin,
     Policy,
     Garbage,
@@ -169,7 +169,7 @@ def test_damaged_plans_are_read_or_refused_and_what_is_read_can_be_judged(
     damage = data.draw(damaged(valid))
     manifest, _ = make.tree_to_collect()
     try:
-        plan, refusal = attempt(lambda: decode_garbage(damage))
+        plan, refusal = attempt(lambda: decode_document(Garbage, damage, GARBAGE_PATH))
     except Invalid as error:
         # Damage may look like a newer format, which is refused as such.
         assert error.hint == "Upgrade stratalog."  # noqa: PT017

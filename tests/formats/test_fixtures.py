@@ -11,12 +11,12 @@ from stratalog import Manifest, Snapshot
 from stratalog.objectlog.collection.plan_check import check_plan
 from stratalog.objectlog.holds.cursor import StoredCursor
 from stratalog.objectlog.holds.stored_pin import StoredPin
-from stratalog.objectlog.holds.upload_guard import StoredStage
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard
 from stratalog.objectlog.stored.fragment import RECORD_SCHEMA, decode_fragment
 from stratalog.objectlog.stored.manifest import decode_manifest
-from stratalog.objectlog.stored.plan import Garbage, PlanState, decode_garbage
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage, PlanState
 from stratalog.objectlog.stored.policy import Policy
-from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.objectlog.stored.stored_json import StoredObject, decode_document
 
 HERE = Path(make.__file__).parent
 
@@ -27,7 +27,7 @@ JSON: dict[str, tuple[type[StoredObject], StoredObject]] = {
     "cursor.json": (StoredCursor, make.cursor()),
     "cursor-deleted.json": (StoredCursor, make.cursor(deleted=True)),
     "cursor-moved-back.json": (StoredCursor, make.cursor(held=99)),
-    "stage.json": (StoredStage, make.stage()),
+    "stage.json": (StoredUploadGuard, make.stage()),
     "pin.json": (StoredPin, make.pin()),
     "pin-cleared.json": (StoredPin, make.pin(released=True)),
     "policy.json": (Policy, make.policy()),
@@ -84,7 +84,7 @@ def test_the_manifest_of_wal3_is_whole_and_is_not_ours_to_write() -> None:
 
 def test_the_plan_is_one_for_its_tree() -> None:
     manifest, nodes = make.tree_to_collect()
-    plan = decode_garbage((HERE / "garbage.json").read_bytes())
+    plan = decode_document(Garbage, (HERE / "garbage.json").read_bytes(), GARBAGE_PATH)
     check_plan(plan, manifest, {node.path: node for node in nodes})
     assert plan.state(manifest) is PlanState.LIVE
     assert (plan.records, plan.fragments, plan.fragment_bytes) == (30, 3, 3 * 1092)
@@ -100,7 +100,7 @@ def test_the_plan_is_one_for_its_tree() -> None:
 
 @pytest.mark.parametrize("name", [name for name in JSON if name.startswith("garbage-")])
 def test_an_empty_plan_is_empty_whoever_wrote_it(name: str) -> None:
-    plan = decode_garbage((HERE / name).read_bytes())
+    plan = decode_document(Garbage, (HERE / name).read_bytes(), GARBAGE_PATH)
     manifest, _ = make.tree_to_collect()
     assert plan.is_empty
     assert plan.state(manifest) is PlanState.EMPTY

@@ -6,7 +6,7 @@ import msgspec
 
 import stratalog as sl
 from objectlog.whole_log import ids
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.objectlog.tree.fold import Fold, apply_fold, make_snapshot
 from stratalog.setsum import Setsum
@@ -18,13 +18,13 @@ NO_ROLLUPS = sl.WriterOptions(rollup_entries=16)
 class Job:
     """Uploads once, and links that upload whenever it is told to, however late."""
 
-    def __init__(self, store: sl.Store, stage: Stage, node: sl.Snapshot) -> None:
+    def __init__(self, store: sl.Store, stage: UploadGuard, node: sl.Snapshot) -> None:
         self.store = store
         self.stage = stage
         self.node = node
 
     @classmethod
-    async def upload(cls, store: sl.Store, stage: Stage) -> Job:
+    async def upload(cls, store: sl.Store, stage: UploadGuard) -> Job:
         manifest, _ = await load_manifest(store)
         moved = manifest.fragments[:MOVED]
         path = stage.names.snapshot(Setsum.total(each.setsum for each in moved))

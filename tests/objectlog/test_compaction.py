@@ -25,7 +25,7 @@ from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.objectlog.branch.copy_source import CopySource
 from stratalog.objectlog.check import verify_log as verification
 from stratalog.objectlog.compaction import relink as replanting
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.load.bulk_commit import link_uploaded
 from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.copy_note import CopyNote
@@ -615,15 +615,15 @@ class TestDamage:
             manifest, _ = await load_manifest(store)
             path = manifest.fragments[1].path
             await store.delete_many([path])
-            register = Stage.register
+            register = UploadGuard.register
 
-            async def beside_a_writer(*args: Any, **options: Any) -> Stage:
+            async def beside_a_writer(*args: Any, **options: Any) -> UploadGuard:
                 stage = await register(*args, **options)
                 async with sl.LogWriter.open(store) as log:
                     await log.append(b"meanwhile")
                 return stage
 
-            busy = patch.object(Stage, "register", beside_a_writer)
+            busy = patch.object(UploadGuard, "register", beside_a_writer)
             with busy, pytest.raises(Corrupt, match="is missing although") as caught:
                 await sl.compact(store, IndexSet.of([3]), up_to=31, options=STRICT)
             assert caught.value.path == path

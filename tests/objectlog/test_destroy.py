@@ -23,7 +23,7 @@ from stratalog.objectlog.branch.fork_log import fork
 from stratalog.objectlog.branch.seal_log import Sealer
 from stratalog.objectlog.collection.unlinked_objects import Amount
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.stored.names import UploadNames
 from stratalog.objectlog.stored.seal import Seal, seal_of
@@ -37,8 +37,8 @@ async def full(url: StoreLike) -> sl.Store:
     store = await grown(url)
     await sl.CursorStore(store).create("keeper", 5)
     await sl.Collector(store).compute()
-    await (await Stage.register(store)).release()
-    await litter(store, (await Stage.register(store)).names)
+    await (await UploadGuard.register(store)).release()
+    await litter(store, (await UploadGuard.register(store)).names)
     await store.put_if_absent("probe/0123456789ab", b"left by one that was killed")
     return store
 

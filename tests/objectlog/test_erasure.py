@@ -26,7 +26,7 @@ from stratalog.objectlog.collection.sweep_log import sweep_noting
 from stratalog.objectlog.compaction import relink as replanting
 from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.erasure.certificate import decode_certificate
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.stored.fragment import decode_fragment
 from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.setsum import EMPTY, Setsum
@@ -175,15 +175,15 @@ class TestErasing:
     def test_what_was_appended_meanwhile_stays(self) -> None:
         async def main() -> None:
             store = await written(MemoryStore())
-            register = Stage.register
+            register = UploadGuard.register
 
-            async def beside_a_writer(*args: Any, **options: Any) -> Stage:
+            async def beside_a_writer(*args: Any, **options: Any) -> UploadGuard:
                 stage = await register(*args, **options)
                 async with sl.LogWriter.open(store) as log:
                     await log.append(b"meanwhile")
                 return stage
 
-            with patch.object(Stage, "register", beside_a_writer):
+            with patch.object(UploadGuard, "register", beside_a_writer):
                 made = await erased(store, 3)
             rows = await rows_of(store)
             assert rows[-1][2] == b"meanwhile"
@@ -356,7 +356,7 @@ class TestHolders:
 
         async def main() -> None:
             store = await written(MemoryStore())
-            slow = await Stage.register(store, owner="slow", note="a compaction")
+            slow = await UploadGuard.register(store, owner="slow", note="a compaction")
 
             async def sweep_and_end(*args: Any, **options: Any) -> Any:
                 done = await sweep_noting(*args, **options)
@@ -407,7 +407,7 @@ class TestHolders:
     def test_a_compaction_that_is_under_way_may_have_read_them(self) -> None:
         async def main() -> None:
             store = await written(MemoryStore())
-            stage = await Stage.register(store, owner="slow", note="a compaction")
+            stage = await UploadGuard.register(store, owner="slow", note="a compaction")
             made = await erased(store, 3)
             assert [each.kind for each in made.holders] == ["stage"]
             await stage.release()

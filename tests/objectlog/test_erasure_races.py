@@ -22,7 +22,7 @@ from objectlog.wrapped_stores import PassingStore
 from stratalog import IndexSet, Pin, PinStore
 from stratalog.objectlog.collection.sweep_log import _Sweep, sweep_noting
 from stratalog.objectlog.erasure import delete_copies as copying
-from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.load.bulk_commit import link_uploaded
 from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import load_manifest
@@ -195,12 +195,13 @@ class TestACompactionThatRegistersLate:
             first.cancel()
             await asyncio.wait([first])
 
-            async def list_and_upload(*args: Any, **options: Any) -> Any:
-                found = await list_stages(*args, **options)
-                await late.upload()
-                return found
+            class ListedThenUploaded(UploadGuardStore):
+                async def list(self) -> list[StoredUploadGuard]:
+                    found = await super().list()
+                    await late.upload()
+                    return found
 
-            with patch.object(copying, "list_stages", list_and_upload):
+            with patch.object(copying, "UploadGuardStore", ListedThenUploaded):
                 await sl.finish_erasures(store, options=AT_ONCE)
             assert not await is_stored(store, 3)
             late.may_go_on.set()

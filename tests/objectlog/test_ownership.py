@@ -8,7 +8,7 @@ from objectlog.whole_log import ids
 from stratalog.objectlog.erasure.certificate import certificate_path
 from stratalog.objectlog.holds.cursor import cursor_path
 from stratalog.objectlog.holds.stored_pin import pin_path
-from stratalog.objectlog.holds.upload_guard import stage_path
+from stratalog.objectlog.holds.upload_guard import upload_guard_path
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.objectlog.stored.names import UploadNames
 from stratalog.objectlog.stored.ownership import Kind, Own, is_sweepable, own
@@ -44,7 +44,7 @@ def test_what_writers_upload_is_known_by_its_incarnation(seq_no: int) -> None:
         (POLICY_PATH, Own(Kind.POLICY)),
         (cursor_path("a_Z_09"), Own(Kind.CURSOR)),
         (pin_path("a_Z_09"), Own(Kind.PIN)),
-        (stage_path(MINE), Own(Kind.STAGE, MINE)),
+        (upload_guard_path(MINE), Own(Kind.STAGE, MINE)),
         ("live/INDEX.json", Own(Kind.INDEX)),
         (f"live/{MINE}-7.parquet", Own(Kind.INDEX)),
         (f"live/{MINE}-12.ixs", Own(Kind.INDEX)),

@@ -17,7 +17,7 @@ from objectlog.whole_log import FakeClock, bodies_of, rows_of, run
 from objectlog.wrapped_stores import GateStore, PassingStore, Puts, Trick, TrickyStore
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed
 from stratalog.objectlog.collection.sweep_epoch import raise_epoch
-from stratalog.objectlog.holds.upload_guard import Stage, list_stages, revoke_stage, stage_path
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore, upload_guard_path
 from stratalog.objectlog.load.bulk_commit import (
     SINKS_MAX,
     Linked,
@@ -281,7 +281,7 @@ class TestBesideOthers:
             staged = await staged_by(store_url, [b"a"], query="q", batch=0)
             await (await BulkUpload.open(store_url)).abandon()
             litter = await staged_by(store_url, [b"litter"], query="gone")
-            await revoke_stage(store_url, litter[0].incarnation)
+            await UploadGuardStore(store_url).revoke(litter[0].incarnation)
             report = await sl.sweep(store_url)
             assert report.deleted.objects == 1
             await link_uploaded(store_url, staged, batch=Batch("q", 0))
@@ -294,7 +294,7 @@ class TestBesideOthers:
             store = MemoryStore()
             await sl.create_log(store)
             staged = await staged_by(store, [b"a"], query="q", batch=0)
-            await revoke_stage(store, staged[0].incarnation)
+            await UploadGuardStore(store).revoke(staged[0].incarnation)
             await sl.sweep(store)
             with pytest.raises(Conflict) as caught:
                 await link_uploaded(store, staged, batch=Batch("q", 0))
@@ -311,7 +311,7 @@ class TestBesideOthers:
             gate = GateStore(inner, MANIFEST_PATH)
             linking = asyncio.ensure_future(link_uploaded(gate, staged, batch=Batch("q", 0)))
             await gate.arrived.wait()
-            await revoke_stage(inner, staged[0].incarnation)
+            await UploadGuardStore(inner).revoke(staged[0].incarnation)
             await sl.sweep(inner)
             gate.open()
             with pytest.raises(Conflict):
@@ -330,7 +330,7 @@ class TestBesideOthers:
             report = await sl.sweep(store_url, dry_run=True)
             assert report.deleted.objects == 1, "as the sweep will"
             await sl.sweep(store_url)
-            assert await list_stages(store_url) == []
+            assert await UploadGuardStore(store_url).list() == []
             assert not await unlinked_data(sl.open_store(store_url))
             assert await bodies_of(store_url) == [b"a", b"b"]
 
@@ -341,7 +341,7 @@ class TestBesideOthers:
 
         async def main() -> None:
             await sl.create_log(store_url)
-            job, other = [await Stage.register(store_url) for _ in range(2)]
+            job, other = [await UploadGuard.register(store_url) for _ in range(2)]
             early = await BulkUpload.open(store_url, job=job.incarnation)
             await early.upload(column(b"early"))
             kept = await BulkUpload.open(store_url, job=other.incarnation)
@@ -351,7 +351,7 @@ class TestBesideOthers:
             late = await BulkUpload.open(store_url, job=job.incarnation)
             await late.upload(column(b"late"))
             assert (await sl.sweep(store_url)).deleted.objects == 2
-            live = {each.incarnation for each in await list_stages(store_url)}
+            live = {each.incarnation for each in await UploadGuardStore(store_url).list()}
             assert live == {other.incarnation, kept.guard.incarnation}
             await link_uploaded(store_url, staged)
             assert await bodies_of(store_url) == [b"kept"]
@@ -362,11 +362,11 @@ class TestBesideOthers:
         async def main() -> None:
             store = MemoryStore()
             await sl.create_log(store)
-            job = await Stage.register(store)
+            job = await UploadGuard.register(store)
             task = await BulkUpload.open(store, job=job.incarnation)
             staged = [await task.upload(column(b"a"))]
             await raise_epoch(store, 2**50, DEFAULT_RUNTIME, 10.0)
-            await sl.sweep(MissingFromListings(store, stage_path(job.incarnation)))
+            await sl.sweep(MissingFromListings(store, upload_guard_path(job.incarnation)))
             await link_uploaded(store, staged)
             assert await bodies_of(store) == [b"a"]
 
@@ -457,7 +457,7 @@ class TestCrashes:
             assert run(bodies_of(store)) == wanted, point
             run(sl.sweep(store))
             assert not run(unlinked_data(store)), point
-            assert run(list_stages(store)) == [], point
+            assert run(UploadGuardStore(store).list()) == [], point
             assert run(sl.scrub(store)).clean, point
 
     def test_an_epoch_that_moved_at_every_operation(self) -> None:

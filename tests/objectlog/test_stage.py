@@ -14,7 +14,7 @@ from objectlog.whole_log import FakeClock, check_whole_log, reachable, run
 from objectlog.wrapped_stores import GateStore, Trick, TrickyStore
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError, Unknown
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.holds.upload_guard import Stage, list_stages, revoke_stage, stage_path
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore, upload_guard_path
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import Blob, MemoryStore
 from stratalog.testing import Simulation, simulate
@@ -23,19 +23,19 @@ TRICKS: list[Trick] = ["lost", "dropped", "echoed", "refused", "late"]
 
 
 async def states(store: sl.Store | str) -> dict[str, str]:
-    return {stage.incarnation: stage.state for stage in await list_stages(store)}
+    return {stage.incarnation: stage.state for stage in await UploadGuardStore(store).list()}
 
 
 class TestLife:
     def test_from_registering_to_its_release(self, store_url: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            assert await list_stages(store) == []
-            stage = await Stage.register(
+            assert await UploadGuardStore(store).list() == []
+            stage = await UploadGuard.register(
                 store, owner="compactor", note="topic a", runtime=FakeClock(1_700_000)
             )
             assert await stage.is_live()
-            (listed,) = await list_stages(store)
+            (listed,) = await UploadGuardStore(store).list()
             assert listed.incarnation == stage.incarnation == stage.names.incarnation
             assert (listed.owner, listed.note, listed.epoch_us) == (
                 "compactor",
@@ -52,7 +52,7 @@ class TestLife:
     def test_every_stage_has_an_incarnation_of_its_own(self, store_url: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            stages = await asyncio.gather(*(Stage.register(store) for _ in range(10)))
+            stages = await asyncio.gather(*(UploadGuard.register(store) for _ in range(10)))
             assert await states(store) == {each.incarnation: "live" for each in stages}
             assert len(await states(store)) == 10
 
@@ -61,12 +61,12 @@ class TestLife:
     def test_a_revoked_one_is_not_live_and_can_be_released(self, store_url: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            stage = await Stage.register(store)
-            assert (await revoke_stage(store, stage.incarnation)).state == "revoked"
+            stage = await UploadGuard.register(store)
+            assert (await UploadGuardStore(store).revoke(stage.incarnation)).state == "revoked"
             assert not await stage.is_live()
-            assert (await revoke_stage(store, stage.incarnation)).state == "revoked"
+            assert (await UploadGuardStore(store).revoke(stage.incarnation)).state == "revoked"
             await stage.release()
-            assert (await revoke_stage(store, stage.incarnation)).state == "released"
+            assert (await UploadGuardStore(store).revoke(stage.incarnation)).state == "released"
 
         run(main())
 
@@ -74,9 +74,9 @@ class TestLife:
         async def main() -> None:
             store = await log_of(store_url)
             with pytest.raises(NotFound):
-                await revoke_stage(store, "0123456789ab")
+                await UploadGuardStore(store).revoke("0123456789ab")
             with pytest.raises(Invalid):
-                await revoke_stage(store, "../manifest")
+                await UploadGuardStore(store).revoke("../manifest")
 
         run(main())
 
@@ -84,20 +84,20 @@ class TestLife:
         async def main() -> None:
             store = MemoryStore()
             with pytest.raises(NotFound):
-                await Stage.register(store)
+                await UploadGuard.register(store)
             await log_of(store)
             for owner, note in [("", ""), ("a\nb", ""), ("me", "\0"), ("me", "x" * 1001)]:
                 with pytest.raises(Invalid):
-                    await Stage.register(store, owner=owner, note=note)
-            assert await list_stages(store) == []
+                    await UploadGuard.register(store, owner=owner, note=note)
+            assert await UploadGuardStore(store).list() == []
 
         run(main())
 
     def test_fields_of_others_survive(self) -> None:
         async def main() -> None:
             store = await log_of(MemoryStore())
-            stage = await Stage.register(store)
-            path = stage_path(stage.incarnation)
+            stage = await UploadGuard.register(store)
+            path = upload_guard_path(stage.incarnation)
             blob = await store.get(path)
             marked = {**json.loads(blob.data), "mark": [1, 2]}
             await store.put_if_match(path, json.dumps(marked).encode(), blob.etag)
@@ -110,7 +110,7 @@ class TestLife:
         async def main() -> None:
             store = await log_of(MemoryStore())
             await store.put_if_absent("stage/README.txt", b"not a stage")
-            assert await list_stages(store) == []
+            assert await UploadGuardStore(store).list() == []
 
         run(main())
 
@@ -118,12 +118,12 @@ class TestLife:
     def test_damage_stops_whoever_reads_it(self, damage: bytes | None) -> None:
         async def main() -> None:
             store = await log_of(MemoryStore())
-            stage = await Stage.register(store)
-            path = stage_path("0123456789ab")
-            data = (await store.get(stage_path(stage.incarnation))).data
+            stage = await UploadGuard.register(store)
+            path = upload_guard_path("0123456789ab")
+            data = (await store.get(upload_guard_path(stage.incarnation))).data
             await store.put_if_absent(path, data if damage is None else damage)
             with pytest.raises(Corrupt) as caught:
-                await list_stages(store)
+                await UploadGuardStore(store).list()
             assert caught.value.path == path
 
         run(main())
@@ -133,7 +133,7 @@ class TestLinking:
     def test_a_live_stage_links_what_was_uploaded_before_a_sweep(self, store_url: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            job = await Job.upload(store, await Stage.register(store))
+            job = await Job.upload(store, await UploadGuard.register(store))
             strangers = await litter(store)
             report = await sweep(store)
             assert report.deleted.objects == len(strangers)
@@ -151,9 +151,9 @@ class TestLinking:
     def test_one_that_ended_links_nothing(self, store_url: str, end: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            job = await Job.upload(store, await Stage.register(store))
+            job = await Job.upload(store, await UploadGuard.register(store))
             if end == "revoke":
-                await revoke_stage(store, job.stage.incarnation)
+                await UploadGuardStore(store).revoke(job.stage.incarnation)
             else:
                 await job.stage.release()
             before = await everything(store)
@@ -175,11 +175,11 @@ class TestLinking:
 
         async def main() -> None:
             store = await log_of(MemoryStore())
-            stage = await Stage.register(Order(store, "nothing"))
+            stage = await UploadGuard.register(Order(store, "nothing"))
             job = await Job.upload(store, stage)
             asked.clear()
             await job.link()
-            assert asked == [MANIFEST_PATH, stage_path(stage.incarnation)]
+            assert asked == [MANIFEST_PATH, upload_guard_path(stage.incarnation)]
 
         run(main())
 
@@ -189,7 +189,7 @@ class TestLinking:
         async def main() -> None:
             store = await log_of(store_url)
             gate = GateStore(store, MANIFEST_PATH)
-            job = await Job.upload(store, await Stage.register(gate))
+            job = await Job.upload(store, await UploadGuard.register(gate))
             linking = asyncio.ensure_future(job.link())
             await gate.arrived.wait()
             report = await sweep(store, revoke=[job.stage.incarnation])
@@ -208,10 +208,10 @@ class TestLinking:
         async def main() -> None:
             store = await log_of(store_url)
             gate = GateStore(store, MANIFEST_PATH)
-            job = await Job.upload(store, await Stage.register(gate))
+            job = await Job.upload(store, await UploadGuard.register(gate))
             linking = asyncio.ensure_future(job.link())
             await gate.arrived.wait()
-            await revoke_stage(store, job.stage.incarnation)
+            await UploadGuardStore(store).revoke(job.stage.incarnation)
             gate.open()
             await linking
             assert (await sweep(store)).deleted.objects == 0
@@ -225,7 +225,7 @@ class TestLinking:
         async def main() -> None:
             store = await log_of(MemoryStore())
             tricky = TrickyStore(store, MANIFEST_PATH)
-            job = await Job.upload(store, await Stage.register(tricky))
+            job = await Job.upload(store, await UploadGuard.register(tricky))
             tricky.tricks.append(trick)
             await job.link()
             await tricky.land_late()
@@ -241,8 +241,8 @@ class TestRegisteringTwice:
     def test_a_revoked_stage_stays_as_a_tombstone(self, store_url: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            stage = await Stage.register(store)
-            path = stage_path(stage.incarnation)
+            stage = await UploadGuard.register(store)
+            path = upload_guard_path(stage.incarnation)
             registered = (await store.get(path)).data
             await litter(store, stage.names)
             report = await sweep(store, revoke=[stage.incarnation])
@@ -256,8 +256,8 @@ class TestRegisteringTwice:
     def test_a_released_stage_is_swept_and_its_job_stays_released(self, store_url: str) -> None:
         async def main() -> None:
             store = await log_of(store_url)
-            stage = await Stage.register(store)
-            path = stage_path(stage.incarnation)
+            stage = await UploadGuard.register(store)
+            path = upload_guard_path(stage.incarnation)
             registered = (await store.get(path)).data
             await stage.release()
             assert (await sweep(store, dry_run=True)).stages_removed == 1
@@ -277,12 +277,12 @@ class TestLostAnswers:
         async def main(simulation: Simulation) -> None:
             store = await log_of(MemoryStore())
             tricky = TrickyStore(store, "stage/", [trick] * repeats)
-            first = await Stage.register(tricky, runtime=simulation.runtime)
-            second = await Stage.register(tricky, runtime=simulation.runtime)
+            first = await UploadGuard.register(tricky, runtime=simulation.runtime)
+            second = await UploadGuard.register(tricky, runtime=simulation.runtime)
             await tricky.land_late()
             assert set((await states(store)).values()) == {"live"}
             tricky.tricks.extend([trick] * repeats)
-            await revoke_stage(tricky, first.incarnation, runtime=simulation.runtime)
+            await UploadGuardStore(tricky, runtime=simulation.runtime).revoke(first.incarnation)
             await tricky.land_late()
             tricky.tricks.extend([trick] * repeats)
             await second.release()
@@ -306,7 +306,7 @@ class TestLostAnswers:
             store = await log_of(MemoryStore())
             silent = Silent(store, "stage/")
             with pytest.raises(Unknown):
-                await Stage.register(silent, runtime=simulation.runtime)
+                await UploadGuard.register(silent, runtime=simulation.runtime)
             assert await states(store) == {}
             await silent.land_late()
             assert list((await states(store)).values()) == ["live"]
@@ -316,9 +316,9 @@ class TestLostAnswers:
     def test_a_revocation_and_a_release_at_once(self) -> None:
         async def main() -> None:
             store = await log_of(MemoryStore())
-            stage = await Stage.register(store)
+            stage = await UploadGuard.register(store)
             gate = GateStore(store, "stage/")
-            revoking = asyncio.ensure_future(revoke_stage(gate, stage.incarnation))
+            revoking = asyncio.ensure_future(UploadGuardStore(gate).revoke(stage.incarnation))
             await gate.arrived.wait()
             await stage.release()
             gate.open()

@@ -14,7 +14,7 @@ from stratalog.objectlog.cost import storage as storage_module
 from stratalog.objectlog.cost.storage import CLASSES, measure_storage
 from stratalog.objectlog.erasure.certificate import certificate_path
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.stored.policy import POLICY_PATH
 from stratalog.store import MemoryStore
 from stratalog.store.protocol import Blob
@@ -38,7 +38,7 @@ def test_every_stored_byte_is_counted_once_on_every_store(store_url: str) -> Non
         store = sl.open_store(store_url)
         await sl.CursorStore(store_url).create("reader", 3)
         await PinStore(store_url).create("kept", 1, 5)
-        await Stage.register(store_url)
+        await UploadGuard.register(store_url)
         await store.put_if_absent(certificate_path("0" * 16), b"{}")
         await store.put_if_absent(POLICY_PATH, b"{}")
         await store.put_if_absent(ORPHAN, b"12345")

@@ -31,7 +31,7 @@ from stratalog.objectlog.collection.sweep_log import SweepProgress, sweep
 from stratalog.objectlog.collection.unlinked_objects import UNKNOWN_PATHS_MAX, Survey
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.holds.stored_pin import pin_path
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored.cache import ByteCache
 from stratalog.objectlog.stored.fragment import Fragment
@@ -78,7 +78,7 @@ class TestWhatGoes:
             store = await grown(store_url)
             await sl.CursorStore(store).create("keeper", 3)
             await store.put_if_absent("log/notes.txt", b"mine")
-            stage = await Stage.register(store, owner="a job")
+            stage = await UploadGuard.register(store, owner="a job")
             await litter(store, stage.names)
             await litter(store)
             left = await unlinked_data(store) - {"log/notes.txt"}
@@ -120,7 +120,7 @@ class TestWhatGoes:
     def test_a_dry_run_tells_the_same_and_changes_nothing(self, store_url: str) -> None:
         async def main() -> None:
             store = await grown(store_url)
-            stage = await Stage.register(store)
+            stage = await UploadGuard.register(store)
             await litter(store, stage.names)
             await litter(store)
             before = await everything(store)
@@ -298,7 +298,7 @@ class TestWhatIsRefused:
             await litter(store)
             before = await everything(store)
             for dry_run in (True, False):
-                with pytest.raises(NotFound, match="no stage"):
+                with pytest.raises(NotFound, match="no upload guard"):
                     await sweep(store, revoke=["0123456789ab"], dry_run=dry_run)
             with pytest.raises(Invalid):
                 await sweep(store, revoke="0123456789ab")
@@ -376,7 +376,7 @@ class TestBoundedMemory:
     def test_rounds_of_any_size_end_in_the_same_log(self, candidates_max: int) -> None:
         async def main() -> None:
             store = await grown(MemoryStore())
-            stage = await Stage.register(store)
+            stage = await UploadGuard.register(store)
             await litter(store, stage.names)
             for _ in range(3):
                 await litter(store)

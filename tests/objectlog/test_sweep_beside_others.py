@@ -27,7 +27,7 @@ from simulation.watched_store import WatchedStore
 from stratalog.errors import Conflict, StratalogError
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.upload_guard import Stage, list_stages
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore, StoreLike
@@ -378,7 +378,7 @@ class TestAtEveryMoment:
             jobs: list[Job] = []
 
             async def begin() -> None:
-                jobs.append(await Job.upload(store, await Stage.register(store)))
+                jobs.append(await Job.upload(store, await UploadGuard.register(store)))
 
             async def link() -> None:
                 await jobs[0].link()
@@ -404,7 +404,7 @@ class TestAtEveryMoment:
         async def one(number: int) -> bool | None:
             store = await log_of(MemoryStore(uuid.uuid4().hex))
             await litter(store)
-            job = await Job.upload(store, await Stage.register(store))
+            job = await Job.upload(store, await UploadGuard.register(store))
             linked: list[bool] = []
 
             async def link() -> None:
@@ -438,7 +438,7 @@ class TestAtEveryMoment:
     async def check_the_end(self, store: sl.Store) -> None:
         await sweep(store)
         assert await unlinked_data(store) == set()
-        assert await list_stages(store) == []
+        assert await UploadGuardStore(store).list() == []
         rows = await check_whole_log(store)
         assert [body for _, _, body in rows] == [b"%d" % number for number in range(4)]
 
@@ -449,9 +449,9 @@ class TestCrashes:
     async def prepared(self, url: StoreLike) -> tuple[sl.Store, str]:
         """Left-overs, a stage to be revoked, and one that was released."""
         store = await littered(url)
-        gone = await Stage.register(store, owner="gone")
+        gone = await UploadGuard.register(store, owner="gone")
         await litter(store, gone.names)
-        done = await Stage.register(store, owner="done")
+        done = await UploadGuard.register(store, owner="done")
         await done.release()
         return store, gone.incarnation
 
@@ -459,10 +459,14 @@ class TestCrashes:
         assert [body for _, _, body in await check_whole_log(store)] == BODIES
         async with sl.LogWriter.open(store, options=NO_ROLLUPS) as log:
             await log.append(b"after the crash")
-        revoke = [each.incarnation for each in await list_stages(store) if each.owner == "gone"]
+        revoke = [
+            each.incarnation
+            for each in await UploadGuardStore(store).list()
+            if each.owner == "gone"
+        ]
         await sweep(store, revoke=revoke)
         assert await unlinked_data(store) == set()
-        assert [each.state for each in await list_stages(store)] == ["revoked"]
+        assert [each.state for each in await UploadGuardStore(store).list()] == ["revoked"]
         async with sl.LogWriter.open(store, options=NO_ROLLUPS) as log:
             await log.append(b"after the sweep")
         rows = await check_whole_log(store)

@@ -15,8 +15,9 @@ from stratalog.objectlog.collection.plan_check import check_plan
 from stratalog.objectlog.stored.cache import ByteCache
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest
-from stratalog.objectlog.stored.plan import Garbage, PlanState, decode_garbage
+from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage, PlanState
 from stratalog.objectlog.stored.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
+from stratalog.objectlog.stored.stored_json import decode_document
 from stratalog.objectlog.tree.walk import Tree
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -36,7 +37,7 @@ def plan_of(made: MadeLog, cut: int) -> Garbage | None:
         return await plan_collection(tree, made.manifest, cut, "collector", RUNTIME)
 
     plan = run(planned())
-    return None if plan is None else decode_garbage(plan.to_json())
+    return None if plan is None else decode_document(Garbage, plan.to_json(), GARBAGE_PATH)
 
 
 def reached(entries: tuple[Entry, ...], nodes: dict[str, Snapshot]) -> dict[str, Entry]:

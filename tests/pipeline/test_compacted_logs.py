@@ -17,7 +17,7 @@ from pipeline.herds import store_of
 from pipeline.spark_logs import fill, rows_in, rows_of, stage
 from stratalog.errors import Corrupt
 from stratalog.objectlog.compaction.compact_log import STAGE_NOTE, Compactor
-from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.objectlog.holds.upload_guard import UploadGuardStore
 from stratalog.pipeline import compact_log, erase_where, read_log, scrub_herd
 from stratalog.pipeline.compact import rewrite_tasks as rewriting_tasks
 from stratalog.pipeline.source.read import Via
@@ -163,7 +163,9 @@ class TestRewritingInTasks:
         monkeypatch.setattr(rewriting_tasks, "_run", slowly)
 
         async def states() -> list[str]:
-            return [each.state for each in await list_stages(url) if each.note == STAGE_NOTE]
+            return [
+                each.state for each in await UploadGuardStore(url).list() if each.note == STAGE_NOTE
+            ]
 
         async def main() -> None:
             await mixed(url)

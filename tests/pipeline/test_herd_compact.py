@@ -150,7 +150,7 @@ def test_a_policy_that_changes_meanwhile_stops_it(
     monkeypatch.setattr(sl.PolicyStore, "check_live", corrected)
     done = compact_now(spark, root)
     assert [str(each.error) for each in done.troubles] == [
-        "the policy was changed by others meanwhile"
+        "the policy was changed since it was loaded"
     ]
     assert len(offsets_of(root, "a")) == 60
 

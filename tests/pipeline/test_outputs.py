@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import pytest
@@ -33,6 +33,7 @@ from stratalog.herd.names import log_store
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
 from stratalog.pipeline.outputs.output import Output, OutputFile, decode_output, folder_of
+from stratalog.pipeline.outputs.publish import OutputState
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import MemoryStore
 from stratalog.store.cas import Patience, put_once
@@ -212,7 +213,7 @@ class TestPublication:
                 fast = await Worker(root).merge(log_id)
                 assert fast is not None
                 slow.open()
-                with pytest.raises(Conflict, match="was changed since it was read"):
+                with pytest.raises(Conflict, match="was changed since it was loaded"):
                     await late
                 assert await load_output(root, JOB, log_id) == fast
                 assert await cursor_at(root, log_id) == fast.upto
@@ -600,9 +601,9 @@ class TestSimulation:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def tidy_at_once(self: Outputs, log_id: str) -> tuple[str, ...]:
-            output, _ = await self._find(log_id)
+            found = await self._document(log_id).read()
             listed = [row.path async for row in self._folder(log_id).list()]
-            names = {"OUTPUT"} if output is None else {"OUTPUT", *output.names}
+            names = {"OUTPUT"} if found is None else {"OUTPUT", *found.value.names}
             await self._delete(log_id, [name for name in listed if name not in names])
             return ()
 
@@ -612,21 +613,19 @@ class TestSimulation:
     def test_moving_the_cursor_before_the_publication_would_be_noticed(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        put = Outputs._put
+        publish = Outputs.publish
 
-        async def move_then_put(
-            self: Outputs, output: Output, etag: str | None, fresh: frozenset[str] = frozenset()
-        ) -> None:
-            if fresh:
-                cursors = self._cursors(output.log_id)
-                cursor = await self._load_cursor(output.log_id)
-                if cursor is None:
-                    await cursors.create("compaction", output.upto)
-                else:
-                    await cursor.move(output.upto)
-            await put(self, output, etag, fresh)
+        async def move_then_publish(
+            self: Outputs, standing: OutputState, files: Sequence[OutputFile], schema_json: str
+        ) -> Output:
+            cursor = await self._load_cursor(standing.log_id)
+            if cursor is None:
+                await self._cursors(standing.log_id).create("compaction", standing.limit)
+            else:
+                await cursor.move(standing.limit)
+            return await publish(self, standing, files, schema_json)
 
-        monkeypatch.setattr(Outputs, "_put", move_then_put)
+        monkeypatch.setattr(Outputs, "publish", move_then_publish)
         assert self.is_noticed()
 
     def test_deleting_the_former_version_would_be_noticed(

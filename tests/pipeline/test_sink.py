@@ -14,7 +14,7 @@ import stratalog as sl
 from objectlog.leftovers import unlinked_data
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed, StratalogError
 from stratalog.herd import Herd, roll_up
-from stratalog.objectlog.holds.upload_guard import list_stages
+from stratalog.objectlog.holds.upload_guard import UploadGuardStore
 from stratalog.pipeline import readable_spark_errors, register
 from stratalog.pipeline.sink.data_sink import BatchSink
 from stratalog.pipeline.sink.link_once import locate
@@ -58,7 +58,7 @@ async def swept(url: str) -> None:
     """Sweep until nothing is left: a task that was told to end may upload a little longer."""
     async with asyncio.timeout(60.0):
         await sl.sweep(url)
-        while await unlinked_data(url) or await list_stages(url):
+        while await unlinked_data(url) or await UploadGuardStore(url).list():
             await asyncio.sleep(0.2)
             await sl.sweep(url)
 
@@ -75,7 +75,7 @@ class TestBatch:
         save(numbers(spark), log_url, compression="snappy")
         assert bodies_of(log_url) == WHOLE * 2
         assert asyncio.run(sl.scrub(log_url)).clean
-        assert asyncio.run(list_stages(log_url)) == [], "the driver has removed them"
+        assert asyncio.run(UploadGuardStore(log_url).list()) == [], "the driver has removed them"
 
     def test_a_numbered_write_is_done_once(self, spark: SparkSession, log_url: str) -> None:
         for _ in range(2):
@@ -210,7 +210,7 @@ class TestStream:
         assert bodies_of(target) == WHOLE * 2
         asyncio.run(sl.sweep(target))
         assert asyncio.run(unlinked_data(target)) == set()
-        assert asyncio.run(list_stages(target)) == []
+        assert asyncio.run(UploadGuardStore(target).list()) == []
 
     def test_a_stream_whose_checkpoint_is_new_is_told(
         self, spark: SparkSession, tmp_path: Path

@@ -23,7 +23,7 @@ from public.stored import Inventory
 from segments.damaged_disks import Victim as DiskVictim
 from segments.damaged_disks import an_entry
 from soak.described import record
-from stratalog.objectlog.holds.upload_guard import Stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.load.bulk_commit import link_uploaded
 from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload
 
@@ -193,7 +193,7 @@ def _leftovers(printed: Printed) -> None:
     url = new_log(b"a")
 
     async def leave() -> None:
-        stage = await Stage.register(url, owner="somebody", note="why")
+        stage = await UploadGuard.register(url, owner="somebody", note="why")
         await litter(url, stage.names)
         await sl.open_store(url).put_if_absent("log/notes.txt", b"mine")
         await sl.PinStore(url).create("held")

@@ -25,7 +25,7 @@ from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import StratalogError, Trimmed
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.compaction import relink as replanting
-from stratalog.objectlog.holds.upload_guard import STAGE_PREFIX
+from stratalog.objectlog.holds.upload_guard import UPLOAD_GUARD_PREFIX
 from stratalog.runtime import Runtime
 from stratalog.testing import Node, Row, Simulation, check_appends
 
@@ -155,7 +155,7 @@ class Compacting(Keeping):
     async def beside_a_compaction(self) -> None:
         """Wait for one that has begun, and may have read what it will store in a moment."""
         for _ in range(LOOKS):
-            async for _row in self.store.list(STAGE_PREFIX):
+            async for _row in self.store.list(UPLOAD_GUARD_PREFIX):
                 return
             await asyncio.sleep(self.span_s / LOOKS)
 
@@ -247,8 +247,8 @@ class Compacting(Keeping):
             await pin.release()
         await super().finish()
         stages = [
-            row.path.removeprefix(STAGE_PREFIX).removesuffix(".json")
-            async for row in self.store.list(STAGE_PREFIX)
+            row.path.removeprefix(UPLOAD_GUARD_PREFIX).removesuffix(".json")
+            async for row in self.store.list(UPLOAD_GUARD_PREFIX)
         ]
         await sweep(self.store, revoke=stages, runtime=runtime)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulation.linked_records import Objects, StoredTree
 from simulation.promises import PromiseBroken, promise
 from stratalog.objectlog.holds.pin import Pin
-from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, PIN_SUFFIX, StoredPin, pin_path
+from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, StoredPin, pin_path
 from stratalog.objectlog.stored.snapshot import Entry
 
 
@@ -63,7 +63,7 @@ class HeldPins:
     def names(self) -> set[str]:
         """Of the pins that are not released."""
         paths = [path for path, stored in self._stored.items() if not stored.released]
-        return {path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX) for path in paths}
+        return {path.removeprefix(PIN_PREFIX).removesuffix(".json") for path in paths}
 
     def check_deletion(self, key: str) -> None:
         for path, held in self._held.items():

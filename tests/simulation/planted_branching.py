@@ -19,7 +19,7 @@ from stratalog.objectlog.branch.fork_log import _Fork
 from stratalog.objectlog.branch.seal_log import SEAL_TIMEOUT_S, Sealer
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection.collector import Collector
-from stratalog.objectlog.holds.fork_note import ForkNote, note_of, release_source
+from stratalog.objectlog.holds.fork_note import ForkNote, note_of
 from stratalog.objectlog.holds.fork_release import abort_fork, detach_fork
 from stratalog.objectlog.holds.pin import Pin, Pins, PinStore
 from stratalog.objectlog.stored.fragment import Fragment
@@ -96,7 +96,7 @@ def pin_that_only_moves_the_cut() -> Iterator[None]:
 
     with (
         plant(Collector, "preview", cut_lower),
-        plant(PinStore, "sort_out", not_held),
+        plant(PinStore, "release_expired", not_held),
     ):
         yield
 
@@ -129,7 +129,7 @@ def orphaned_pin_removed_too_early() -> Iterator[None]:
     async def hasty(target: Store, *, runtime: Runtime) -> None:
         note = note_of((await load_any_manifest(target))[0])
         if note is not None and note.state == "forking":
-            await release_source(target, note, runtime)
+            await note.release_source(target, runtime)
         await abort_fork(target, runtime=runtime)
 
     with (
@@ -160,7 +160,7 @@ def expiry_trusted_for_safety() -> Iterator[None]:
         held = [p for p in pins if not p._stored.released and not p._stored.is_past(now_us)]
         return held, [pin for pin in pins if pin._stored.released]
 
-    with plant(PinStore, "sort_out", by_the_clock):
+    with plant(PinStore, "release_expired", by_the_clock):
         yield
 
 

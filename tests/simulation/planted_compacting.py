@@ -99,7 +99,7 @@ def replace_what_a_pin_holds() -> Iterator[None]:
     async def ruthless(
         self: Collector, plan: Garbage, manifest: Manifest, etag: str, on_progress: OnRemoved
     ) -> Removed:
-        with plant(self._pins, "sort_out", nobody):
+        with plant(self._pins, "release_expired", nobody):
             return await delete(self, plan, manifest, etag, on_progress)
 
     with plant(Collector, "_delete_compacted", ruthless):

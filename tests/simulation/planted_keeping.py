@@ -21,6 +21,7 @@ from stratalog.objectlog.collection.delete_unreachable import Removal
 from stratalog.objectlog.collection.trim_tree import Trim, trim
 from stratalog.objectlog.holds import cursor as cursor_module
 from stratalog.objectlog.holds.cursor import Cursor, CursorStore
+from stratalog.objectlog.stored import plan_document
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, load_manifest
 from stratalog.objectlog.stored.plan import Garbage, load_garbage
 from stratalog.objectlog.stored.snapshot import Entry, Snapshot
@@ -64,7 +65,7 @@ def cursor_without_looking_again() -> Iterator[None]:
     """A cursor counts as soon as it is written, whatever is being collected: ``held``."""
 
     async def trusting(self: CursorStore, cursor: Cursor, _before: Cursor | None) -> Cursor:
-        return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
+        return Cursor(self, cursor.name, cursor._version, counts=True)
 
     with plant(CursorStore, "_confirmed", trusting):
         yield
@@ -93,8 +94,9 @@ def two_collectors_at_once() -> Iterator[None]:
     async def ruthless(self: Collector, cut_off: int | None = None) -> Garbage | None:
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
-            _, etag = await load_garbage(self._store)
-            await self._installed.install(plan, etag)
+            await self._installed.install(
+                plan, await plan_document(self._store, self._runtime, 10.0).read()
+            )
         return plan
 
     with plant(Collector, "compute", ruthless):

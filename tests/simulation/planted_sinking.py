@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from simulation.planting import plant
-from stratalog.objectlog.holds import upload_guard as stage_module
-from stratalog.objectlog.holds.upload_guard import StoredStage, load_stage
+from stratalog.objectlog.holds import upload_guard as guard_module
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.load import bulk_commit as sinking_module
 from stratalog.objectlog.load.bulk_commit import Linked, _Linking
 from stratalog.objectlog.load.bulk_upload import UploadedFragment
@@ -100,13 +100,12 @@ def stages_looked_up_before_the_manifest_is_read() -> Iterator[None]:
 @contextmanager
 def revoked_stage_taken_for_live() -> Iterator[None]:
     """It is enough that the stage is stored."""
-    load = load_stage
 
-    async def hopeful(store: Any, incarnation: str) -> tuple[StoredStage, str]:
-        stored, etag = await load(store, incarnation)
-        return msgspec.structs.replace(stored, state="live"), etag
+    class Hopeful(UploadGuardStore):
+        async def load(self, incarnation: str) -> StoredUploadGuard:
+            return msgspec.structs.replace(await super().load(incarnation), state="live")
 
-    with plant(sinking_module, "load_stage", hopeful):
+    with plant(sinking_module, "UploadGuardStore", Hopeful):
         yield
 
 
@@ -114,7 +113,7 @@ def revoked_stage_taken_for_live() -> Iterator[None]:
 def stage_over_before_its_batch_is_linked() -> Iterator[None]:
     """The sweep releases a stage as soon as the batch before its own is there."""
 
-    def early(self: StoredStage, manifest: Manifest, live: Collection[str]) -> bool:
+    def early(self: StoredUploadGuard, manifest: Manifest, live: Collection[str]) -> bool:
         if self.query is None or self.batch is None:
             return False
         return (manifest.sinks or {}).get(self.query, -1) >= self.batch - 1
@@ -123,7 +122,7 @@ def stage_over_before_its_batch_is_linked() -> Iterator[None]:
         return None
 
     with (
-        plant(stage_module.StoredStage, "is_over", early),
+        plant(guard_module.StoredUploadGuard, "is_over", early),
         plant(_Linking, "_check_guards", unnoticed),
     ):
         yield

@@ -24,7 +24,7 @@ from simulation.keeping import WEAK_MOMENTS, Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import NotFound, StratalogError, Unknown
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.holds.upload_guard import Stage, list_stages, remove_stages, revoke_stage
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
 from stratalog.objectlog.load.bulk_commit import Linked, link_uploaded
 from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment
 from stratalog.objectlog.options import SweepOptions
@@ -94,7 +94,7 @@ class Sinking(Keeping):
         if batch not in self.settled and linked.span is not None:
             self.settled.add(batch)
             self.history.ok(self.calls[batch], placed_at(linked))
-        await remove_stages(store, incarnations_of(staged), runtime=runtime)
+        await UploadGuardStore(store, runtime=runtime).remove(incarnations_of(staged))
 
     async def work(self, node: Node, operations: int) -> None:
         """Jobs without numbers: each is tried once."""
@@ -107,7 +107,7 @@ class Sinking(Keeping):
         partitions = self.partitions()
         call = self.history.call(job, Append(tuple(itertools.chain(*partitions))))
         try:
-            stage = await Stage.register(store, runtime=node.runtime)
+            stage = await UploadGuard.register(store, runtime=node.runtime)
             staged = await self.stage(store, node.runtime, partitions, job=stage.incarnation)
             linked = await link_uploaded(store, staged, timeout_s=TIMEOUT_S, runtime=node.runtime)
         except Unknown:
@@ -119,7 +119,7 @@ class Sinking(Keeping):
         self.history.ok(call, placed_at(linked))
         await stage.release()
         used = [*incarnations_of(staged), stage.incarnation]
-        await remove_stages(store, used, runtime=node.runtime)
+        await UploadGuardStore(store, runtime=node.runtime).remove(used)
 
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(
@@ -166,7 +166,7 @@ class Sinking(Keeping):
     async def sweep_once(self, store: Store, runtime: Runtime, revoking: bool) -> None:
         revoked: list[str] = []
         if revoking:
-            stages = await list_stages(store, runtime=runtime)
+            stages = await UploadGuardStore(store, runtime=runtime).list()
             revoked = [each.incarnation for each in stages if each.state == "live"][:1]
         options = SweepOptions(timeout_s=TIMEOUT_S)
         try:
@@ -187,15 +187,15 @@ class Sinking(Keeping):
                 self.history.unknown(self.calls[batch])
         await self.release_jobs(runtime)
         await super().check()
-        left = await list_stages(self.store, runtime=runtime)
+        left = await UploadGuardStore(self.store, runtime=runtime).list()
         assert all(each.state == "revoked" for each in left), f"stages are left: {left}"
         await self.check_batches()
 
     async def release_jobs(self, runtime: Runtime) -> None:
         """What a person does about jobs that died: nobody repeats them. Their tasks follow them."""
-        for stage in await list_stages(self.store, runtime=runtime):
+        for stage in await UploadGuardStore(self.store, runtime=runtime).list():
             if stage.batch is None and stage.job is None and stage.state == "live":
-                await revoke_stage(self.store, stage.incarnation, runtime=runtime)
+                await UploadGuardStore(self.store, runtime=runtime).revoke(stage.incarnation)
 
     async def check_batches(self) -> None:
         """Each batch once, whole, in its order, after the one before."""

@@ -24,7 +24,7 @@ from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound, Unavai
 from stratalog.store import DirectoryStore, MemoryStore, UnsafeFileSystemWarning
 from stratalog.store.directory import directory_store as directory_module
 from stratalog.store.directory import durable, mounts
-from stratalog.store.directory import staged_file as stage_module
+from stratalog.store.directory import staged_file as staged_module
 
 SCRIPT = Path(__file__).with_name("directory_processes.py")
 
@@ -209,7 +209,7 @@ def test_a_staged_file_that_was_swept_is_staged_again(
             swept.append(path)
             os.unlink(path)
 
-    monkeypatch.setattr(stage_module, "write_durably", write)
+    monkeypatch.setattr(staged_module, "write_durably", write)
     asyncio.run(DirectoryStore(tmp_path).put_if_absent("a/x", b"1"))
     assert (tmp_path / "a" / "x").read_bytes() == b"1"
     assert swept

@@ -124,11 +124,11 @@ def test_pins_are_twins_too(store_url: str) -> None:
     assert [each.name for each in pins.list_all()] == ["run_7"]
     with pytest.raises(errors.NotFound):
         pins.load("run_7")
-    held, (released,) = pins.sort_out()
+    held, (released,) = pins.release_expired()
     assert held == []
     pins.clear(released)
     assert pins.list_all() == []
-    pins.use_up("never")
+    pins.retire("never")
     with pytest.raises(errors.Exists):
         pins.create("never", reuse=False)
 

@@ -1,8 +1,8 @@
-"""Who does what, without asking each other: rendezvous hashing.
+"""Assigning work without coordination: rendezvous hashing.
 
 Each member scores each key, and the highest score wins. When a member comes or goes only its own
-keys move. Nothing may rest on everybody knowing the same members: what is done twice is settled by
-a compare-and-swap.
+keys move. Members may disagree about who is there: work that is done twice is settled by a
+compare-and-swap.
 """
 
 from __future__ import annotations

@@ -3,22 +3,24 @@
     path      catalogue/{name}.json
     fields    name, id, created_us, format, write_id, dropped
 
-The entry decides the id. It comes before the log, and whoever finds it without one creates the log.
-A log is dropped by a tombstone; a name that is taken again gets another id. Persisted: keep stable.
+The entry decides the id. It comes before the log; a server that finds an entry without a log
+creates the log. A log is dropped by a tombstone; a name that is taken again gets another id.
+Persisted: keep stable.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import ClassVar
 
 import msgspec
 
-from stratalog.errors import Exists, NotFound
+from stratalog.errors import Exists
 from stratalog.herd.names import CATALOGUE_PREFIX, ID_BYTES, entry_path, name_in
-from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, refuse_newer_format
+from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
 from stratalog.runtime import Runtime
-from stratalog.store import Blob, Landed, Patience, Store, create, swap
+from stratalog.store import Document, Store, Version
 
 CATALOGUE_TIMEOUT_S = 60.0
 
@@ -45,38 +47,34 @@ class Catalogue:
 
     async def find(self, name: str) -> Entry:
         """The entry of a log. ``NotFound`` if there is none."""
-        entry, _ = await self._read(name)
+        entry = (await self._read(name)).value
         if entry.dropped:
-            raise _no_log(name)
+            raise self._document(name).missing()
         return entry
 
     async def add(self, name: str, *, exist_ok: bool) -> Entry:
         """A new entry, or with ``exist_ok`` the one that is there."""
-        path, entry = entry_path(name), self._new(name)
+        document = self._document(name)
+        before: Version[Entry] | None = None
         while True:
-            try:
-                await create(self._root, path, entry.to_json(), self._patience())
-                return entry
-            except Exists:
-                found, etag = await self._read(name)
-            if not found.dropped:
-                if exist_ok:
-                    return found
-                raise Exists(f"there is already a log {name!r}", path=path)
-            # What lies there may have been this very version, created after all and then dropped.
-            entry = self._new(name)
-            if await self._swap(path, entry, etag):
-                return entry
+            settled = await document.try_put(before, self._new(name))
+            if isinstance(settled, Version):
+                return settled.value
+            before = await self._read(name)
+            if before.value.dropped:
+                continue
+            if exist_ok:
+                return before.value
+            raise document.taken()
 
     async def drop(self, name: str) -> Entry:
-        """Put a tombstone over an entry. Gives it, also if it was dropped before."""
-        while True:
-            entry, etag = await self._read(name)
-            if entry.dropped:
-                return entry
-            dropped = msgspec.structs.replace(entry, dropped=True, write_id=self._runtime.new_id())
-            if await self._swap(entry_path(name), dropped, etag):
-                return dropped
+        """Put a tombstone over an entry. Idempotent: gives an entry that was dropped before."""
+
+        async def dropped(entry: Entry) -> Entry | None:
+            return None if entry.dropped else msgspec.structs.replace(entry, dropped=True)
+
+        before = await self._read(name)
+        return (await self._document(name).change(dropped, before=before)).value
 
     async def names(self) -> AsyncIterator[str]:
         """All names, also of logs that were dropped, in order."""
@@ -91,43 +89,30 @@ class Catalogue:
             id=self._runtime.new_id(2 * ID_BYTES),
             created_us=self._runtime.now_us(),
             format=FORMAT,
-            write_id=self._runtime.new_id(),
         )
 
-    async def _read(self, name: str) -> tuple[Entry, str]:
-        path = entry_path(name)
-        try:
-            blob = await self._root.get(path)
-        except NotFound:
-            raise _no_log(name) from None
-        entry = _decode(blob.data, path)
-        if entry.name != name:
+    async def _read(self, name: str) -> Version[Entry]:
+        document = self._document(name)
+        found = await document.read()
+        if found is None:
+            raise document.missing()
+        if found.value.name != name:
             raise Exists(
-                f"there is a log {entry.name!r}, and this store does not tell it from {name!r}",
-                path=path,
+                f"there is a log {found.value.name!r}, and this store does not tell it from "
+                f"{name!r}",
+                path=document.path,
                 hint="Choose a name that differs by more than its capital letters.",
             )
-        return entry, blob.etag
+        return found
 
-    async def _swap(self, path: str, entry: Entry, etag: str) -> bool:
-        def is_ours(blob: Blob) -> bool:
-            return _decode(blob.data, path).write_id == entry.write_id
-
-        settled = await swap(self._root, path, entry.to_json(), etag, is_ours, self._patience())
-        return isinstance(settled, Landed)
-
-    def _patience(self) -> Patience:
-        return Patience(self._runtime, CATALOGUE_TIMEOUT_S)
-
-
-def _decode(data: bytes, path: str) -> Entry:
-    refuse_newer_format(data)
-    return Entry.from_json(data, path)
-
-
-def _no_log(name: str) -> NotFound:
-    return NotFound(
-        f"there is no log {name!r} in this herd",
-        path=entry_path(name),
-        hint="Create it, or list what there is.",
-    )
+    def _document(self, name: str) -> Document[Entry]:
+        return Document(
+            self._root,
+            entry_path(name),
+            partial(decode_document, Entry),
+            label=f"log {name!r} in this herd",
+            runtime=self._runtime,
+            timeout_s=CATALOGUE_TIMEOUT_S,
+            is_tombstone=lambda entry: entry.dropped,
+            hint_if_missing="Create it, or list what there is.",
+        )

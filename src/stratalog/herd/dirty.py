@@ -1,8 +1,8 @@
 """The dirty logs of a server: where its marks go before what they mark is linked.
 
-Two ordinary logs. A mark goes to the one that took the last one; if that fails, to the other; if
-both fail, so does the append. A server says who it is before its first mark, so that a roll-up
-finds its logs without listing anything else. A mark that is there twice does no harm.
+Two ordinary logs. A mark goes to the log that took the last one; if that fails, to the other; if
+both fail, so does the append. A server registers before its first mark, so that a roll-up finds its
+logs without listing anything else. Marks are idempotent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Server(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def register(root: Store, server: str, runtime: Runtime) -> None:
-    """Let roll-ups know of a server. Again without harm."""
+    """Let roll-ups know of a server. Idempotent."""
     entry = Server(
         server=server, created_us=runtime.now_us(), format=FORMAT, write_id=runtime.new_id()
     )

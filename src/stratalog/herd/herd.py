@@ -4,9 +4,9 @@
         await herd.create("orders", exist_ok=True)
         position = await herd.log("orders").append(b"one")
 
-A log is opened when it is first used and closed when nobody has used it for a while. Each fragment
-that a server writes is marked in its dirty log before it is linked, so that whoever looks after
-the herd finds the logs that changed without looking at the others: see ``rollup``.
+A log is opened when it is first used and closed when it was idle for a while. A server marks each
+fragment in its dirty log before it links the fragment. So a roll-up finds the logs that changed
+without looking at the others: see ``rollup``.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Herd:
         return log_store(self._root, log_id)
 
     async def drop(self, name: str) -> None:
-        """Delete a log for ever, and free its name. Again without harm."""
+        """Delete a log for ever, and free its name. Idempotent."""
         self._check_open()
         entry = await self._catalogue.drop(name)
         known = self._logs.pop(name, None)

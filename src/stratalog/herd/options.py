@@ -1,4 +1,4 @@
-"""What a herd may be told, with the defaults and limits stated."""
+"""The options of a herd, with their defaults and limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stratalog.errors import Invalid
 from stratalog.objectlog import WriterOptions
 
 COMPACTION = "compaction"
-"""The cursor up to which a log is compacted, unless told otherwise."""
+"""The cursor up to which a log is compacted, by default."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
     read marks ──► read each log ──► append what stays ──► move the cursors ──► collect
 
-A mark goes only if its log has nothing left to do, as far as the mark tells (``Mark.may_go``). What
-stays is put together, one mark a log, and appended to the worker's own dirty log before any cursor
-moves. So a crash or an error leaves marks twice, never not at all. Reads as many objects as there
-are marked logs, however many there are besides. See ``docs/design/007-herd.md``.
+A mark is dropped only if it shows that its log has nothing left to do (``Mark.may_go``). The others
+are merged, one mark a log, and appended to the worker's own dirty log before any cursor moves. So a
+crash or an error duplicates marks and never loses one. The cost depends on how many logs are
+marked, not on how many there are. See ``docs/design/007-herd.md``.
 """
 
 from __future__ import annotations

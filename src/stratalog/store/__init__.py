@@ -4,6 +4,7 @@ from stratalog.store.cas import Landed, Overtaken, Patience, create, put_made_on
 from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.directory import DirectoryStore, UnsafeFileSystemWarning
 from stratalog.store.doctor import Report, examine
+from stratalog.store.document import Document, Superseded, Version, read_version, read_versions
 from stratalog.store.in_place import get_then
 from stratalog.store.locate import CLOUD_SCHEMES, StoreLike, open_store, redact
 from stratalog.store.memory import MemoryStore
@@ -19,6 +20,7 @@ __all__ = [
     "Blob",
     "CountedStore",
     "DirectoryStore",
+    "Document",
     "Head",
     "Landed",
     "Listed",
@@ -30,8 +32,10 @@ __all__ = [
     "Report",
     "Store",
     "StoreLike",
+    "Superseded",
     "UnsafeFileSystemWarning",
     "Usage",
+    "Version",
     "check_path",
     "content_etag",
     "create",
@@ -41,6 +45,8 @@ __all__ = [
     "probe",
     "put_made_once",
     "put_once",
+    "read_version",
+    "read_versions",
     "redact",
     "sibling",
     "swap",

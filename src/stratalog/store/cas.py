@@ -1,8 +1,9 @@
-"""Changing one object by compare-and-swap, and knowing afterwards whether it changed.
+"""Settling a conditional put: changing one object, and knowing afterwards whether it changed.
 
-This is the one place that lives with the two facts of life of a conditional put. An answer may be
-lost, and the put may land later. And a refusal may be the echo of one's own earlier attempt. So
-neither is believed: the object is read back, and what is stored decides.
+This is the one place that deals with two facts about conditional puts. An answer may be lost, and
+the put may land later. A refusal may be the echo of an earlier attempt of one's own. So neither is
+believed: the object is read back, and what is stored decides. ``document`` builds typed objects on
+top of this.
 
 ``swap`` moves an object from the version ``etag`` to ``data``:
 
@@ -56,8 +57,12 @@ class Patience:
         self._pause_s = self.PAUSE_S_FIRST
         self.begin()
 
+    @property
+    def runtime(self) -> Runtime:
+        return self._runtime
+
     def begin(self) -> None:
-        """The time counts from now on. Any thread may say so."""
+        """Start the clock again. Any thread may call it."""
         self._deadline = self._loop.time() + self._timeout_s
 
     async def pause(self) -> bool:
@@ -83,8 +88,8 @@ class Landed:
 class Overtaken:
     """The version that was to be replaced is gone. ``current`` is there now, if anything is.
 
-    ``answered`` tells that the store itself refused the one attempt that was made; otherwise an
-    answer was lost, and ours may have been there for a while.
+    ``answered`` means that the store refused the only attempt. Otherwise an answer was lost, and
+    ours may have been there for a while.
     """
 
     current: Blob | None
@@ -164,10 +169,10 @@ async def put_made_once(
     patience: Patience,
     runtime: Runtime,
 ) -> str:
-    """The same with what ``make`` gives, once, away from the event loop.
+    """``put_once`` of what ``make`` gives. It is called once, away from the event loop.
 
-    Patience is for the store and begins when there is something to put. Who is cancelled while it
-    is made, or waits for that, puts nothing.
+    Patience is for the store and begins when there is something to put. A call that is cancelled
+    before that puts nothing.
     """
     made: list[bytes] = []
     cancelled = False

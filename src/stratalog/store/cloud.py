@@ -7,7 +7,7 @@ What is particular here, and why:
 - Conditional puts go through a client that never retries. A client that repeats them by itself
   reports "precondition failed" for a write that landed. Reads, listings and deletes may be
   repeated, and go through a second client that does so for as long as one time-out.
-- obstore does not survive a fork. A forked child whose parent has used it is told so at once,
+- obstore does not survive a fork. A forked child whose parent has used it gets an error at once,
   where it would hang for ever.
 - Listings are promised in byte order. Some servers order by directory instead (``a/b`` before
   ``a-b``), so rows pass a window that puts them right; a row later than that is an error, not a
@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import obstore
 from obstore import exceptions
@@ -44,10 +44,11 @@ from stratalog.store.redaction import HIDDEN, redact
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutResult, UpdateVersion
-    from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig
 
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
+_CLIENTS: Mapping[str, type[Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -244,21 +245,21 @@ class CloudStore:
                 yield row
 
     async def delete_many(self, paths: Sequence[str]) -> None:
-        doomed = [check_path(path) for path in dict.fromkeys(paths)]
-        if not doomed:
+        unique = [check_path(path) for path in dict.fromkeys(paths)]
+        if not unique:
             return
 
         def work() -> None:
             try:
-                obstore.delete(self._reads, doomed)
+                obstore.delete(self._reads, unique)
             except FileNotFoundError:
-                for path in doomed:
+                for path in unique:
                     try:
                         obstore.delete(self._reads, path)
                     except FileNotFoundError:
                         continue
 
-        await self._read(doomed[0], work)
+        await self._read(unique[0], work)
 
     def _rows(self, prefix: str, after: str) -> Iterator[Listed]:
         """The server's rows. obstore's prefixes are whole directories: the rest is done here."""
@@ -369,29 +370,15 @@ def _client(
     transport: Mapping[str, object],
     retries: RetryConfig,
 ) -> Client:
-    client_options = cast("ClientConfig", transport)
-    if scheme == "s3":
-        return S3Store(
-            bucket,
-            config=cast("S3Config", {"conditional_put": "etag", **settings}),
-            client_options=client_options,
-            retry_config=retries,
-        )
-    if scheme == "gs":
-        return GCSStore(
-            bucket,
-            config=cast("GCSConfig", settings),
-            client_options=client_options,
-            retry_config=retries,
-        )
-    if scheme == "az":
-        return AzureStore(
-            bucket,
-            config=cast("AzureConfig", settings),
-            client_options=client_options,
-            retry_config=retries,
-        )
-    raise Invalid(f"no bucket has the scheme {scheme!r}", hint="Use s3, gs or az.")
+    if scheme not in _CLIENTS:
+        raise Invalid(f"no bucket has the scheme {scheme!r}", hint="Use s3, gs or az.")
+    conditions = {"conditional_put": "etag"} if scheme == "s3" else {}
+    return _CLIENTS[scheme](
+        bucket,
+        config=cast(Any, {**conditions, **settings}),
+        client_options=cast("ClientConfig", transport),
+        retry_config=retries,
+    )
 
 
 def _seconds(settings: dict[str, str], name: str, default: float) -> float:

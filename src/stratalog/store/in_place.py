@@ -1,7 +1,7 @@
 """Use an object on the thread that reads it, and make it on the thread that writes it.
 
-A store's calls block a thread. If another one decodes what it read, or encodes what it writes, the
-bytes travel from core to core, their memory cannot be used again at once, and both trips go through
+A store's calls block a thread. If another thread decodes what was read, or encodes what is written,
+the bytes travel from core to core, their memory cannot be reused at once, and both trips go through
 the event loop, which may be busy with a thousand callers. Together that takes longer than the work.
 """
 
@@ -25,8 +25,8 @@ class ReadsInPlace(Protocol):
 
 
 def _has_its_own(store: Store, in_place: str, plain: str) -> bool:
-    """Whether a store's class can do it in place, and not merely a store that it wraps or the class
-    that it comes from: who has another ``plain`` way is asked in that way."""
+    """Whether to call a store's ``in_place`` method. A subclass that overrides only the ``plain``
+    one is called through that."""
     for each in type(store).__mro__:
         if in_place in vars(each) or plain in vars(each):
             return in_place in vars(each)

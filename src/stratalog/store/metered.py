@@ -76,16 +76,12 @@ class MeteredStore:
         return await self._timed("head", self.inner.head(path), _no_bytes)
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
-        size = len(data)
-        return await self._timed(
-            "put_if_absent", self.inner.put_if_absent(path, data), lambda _: size
-        )
+        call = self.inner.put_if_absent(path, data)
+        return await self._timed("put_if_absent", call, lambda _: len(data))
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
-        size = len(data)
-        return await self._timed(
-            "put_if_match", self.inner.put_if_match(path, data, etag), lambda _: size
-        )
+        call = self.inner.put_if_match(path, data, etag)
+        return await self._timed("put_if_match", call, lambda _: len(data))
 
     async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
         """Timed until the first row: later rows wait for the caller as much as for the store."""

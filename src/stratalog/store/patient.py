@@ -1,8 +1,7 @@
 """Reads that wait out a store's bad moments.
 
-A read may be repeated without harm, so a reader need not fail because a store did not answer for a
-second. Puts and deletions pass through untouched: what became of those is for their caller to
-settle.
+Reads are idempotent, so a reader need not fail because a store did not answer for a second. Puts
+and deletions pass through untouched: their caller settles what became of them.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from stratalog.objectlog import (
 from stratalog.objectlog.collection import DEFAULT_OPTIONS, OnRemoved
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS as DEFAULT_COMPACT
 from stratalog.objectlog.compaction import OnProgress as OnCompactProgress
-from stratalog.renamed import renamed_parameters
+from stratalog.renamed import renamed_function, renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import StoreLike
 from stratalog.sync.derived import (
@@ -190,10 +190,14 @@ class PinStore(Twin[aio.PinStore]):
 
     create = blocking_as(Pin._around, aio.PinStore.create)
     load = blocking_as(Pin._around, aio.PinStore.load)
-    use_up = blocking(aio.PinStore.use_up)
+    retire = blocking(aio.PinStore.retire)
+    use_up = renamed_function("PinStore.use_up", retire)
     list = blocking_as(lambda found: _pins(found), aio.PinStore.list)
     list_all = blocking_as(lambda found: _pins(found), aio.PinStore.list_all)
-    sort_out = blocking_as(lambda found: (_pins(found[0]), _pins(found[1])), aio.PinStore.sort_out)
+    release_expired = blocking_as(
+        lambda found: (_pins(found[0]), _pins(found[1])), aio.PinStore.release_expired
+    )
+    sort_out = renamed_function("PinStore.sort_out", release_expired)
 
     def clear(self, pin: Pin) -> None:
         """Forget the pointers of a released pin, once nothing is left of what only it held."""

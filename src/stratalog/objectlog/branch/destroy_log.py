@@ -33,7 +33,7 @@ import msgspec
 
 from stratalog.errors import Conflict, NotFound, Unavailable, Unknown
 from stratalog.objectlog.collection import Amount
-from stratalog.objectlog.holds import PinStore, abort_fork, note_of, pin_path, release_source
+from stratalog.objectlog.holds import PinStore, abort_fork, note_of, pin_path
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     Kind,
@@ -133,7 +133,7 @@ class _Destruction:
 
     async def _refuse_pins(self) -> None:
         """Also step 3. Expired pins are released."""
-        held, _ = await PinStore(self._store, runtime=self._runtime).sort_out()
+        held, _ = await PinStore(self._store, runtime=self._runtime).release_expired()
         if held:
             named = [f"{pin.name} ({pin.note or pin.owner})" for pin in held[:NAMED_MAX]]
             raise Conflict(
@@ -169,7 +169,7 @@ class _Destruction:
         blob = await self._manifest_to_delete()
         note = None if blob is None else note_of(decode_manifest(blob.data))
         if note is not None and note.state != "detached":
-            await release_source(self._store, note, self._runtime)
+            await note.release_source(self._store, self._runtime)
 
     async def _delete_all_but_the_manifest(self) -> None:
         """Step 5. Ends when a whole listing has found nothing."""

@@ -47,13 +47,10 @@ from stratalog.objectlog.holds import (
     change_fork,
     cursor_path,
     hold_by_cursor,
-    let_go,
-    let_go_of_cursor,
     note_of,
     pin_path,
-    release_source,
+    release_cursor_hold,
     require_note,
-    with_note,
 )
 from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import (
@@ -180,13 +177,13 @@ class _Fork:
             opened = await self._open(note, entries)
         except (Conflict, NotFound):
             if await self._is_given_up():
-                await release_source(self._target, note, self._runtime)
+                await note.release_source(self._target, self._runtime)
             raise
         except Invalid:  # there can be no such fork
             await abort_fork(self._target, runtime=self._runtime)
             raise
         if opened is None or opened.pin != note.pin:
-            await release_source(self._target, note, self._runtime)
+            await note.release_source(self._target, self._runtime)
         return opened
 
     async def _is_given_up(self) -> bool:
@@ -278,10 +275,10 @@ class _Fork:
         None if another run has taken the fork over.
         """
         if note.held_by == "cursor":
-            await let_go(self._target, note, note.former, self._runtime)
+            await note.release_former(self._target, self._runtime)
             source = await hold_by_cursor(self._source, note.pin, self._writer, self._runtime)
             if not await self._is_seen(cursor_path(note.pin)):
-                await let_go_of_cursor(self._source, note.pin, self._runtime)
+                await release_cursor_hold(self._source, note.pin, self._runtime)
                 raise self._elsewhere()
             self._first_seq_no = source.numbered_from
             window = Window(source.first_offset, note.at)
@@ -289,7 +286,7 @@ class _Fork:
         pins = PinStore(self._source, owner=self._writer, runtime=self._runtime)
         text = f"held by the fork at {self._target.url}"
         while True:
-            await let_go(self._target, note, note.former, self._runtime)
+            await note.release_former(self._target, self._runtime)
             source, _ = await load_manifest(self._source)
             first, self._first_seq_no = source.first_offset, source.numbered_from
             if first >= note.at:
@@ -319,7 +316,7 @@ class _Fork:
         def rename(manifest: Manifest) -> Manifest | None:
             if require_note(manifest) != note:
                 return None
-            return with_note(manifest, renamed, "forking", self._runtime)
+            return renamed.put_into(manifest, "forking", self._runtime)
 
         found = require_note(await change_fork(self._target, rename, self._runtime))
         if found.state == "aborted":
@@ -335,10 +332,10 @@ class _Fork:
             if require_note(manifest) != note:
                 return None
             if not entries:
-                return with_note(manifest, opened, "open", self._runtime)
+                return opened.put_into(manifest, "open", self._runtime)
             first = entries[0].start
             return msgspec.structs.replace(
-                with_note(manifest, opened, "open", self._runtime),
+                opened.put_into(manifest, "open", self._runtime),
                 setsum=Setsum.total(entry.setsum for entry in entries),
                 collected=EMPTY,
                 acc_bytes=sum(entry.num_bytes for entry in entries),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -39,10 +40,11 @@ from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     MANIFEST_PATH,
     Fragment,
+    Garbage,
     Kind,
     Manifest,
     check_offset,
-    decode_garbage,
+    decode_document,
     load_manifest,
     own,
 )
@@ -227,7 +229,7 @@ class _Scrub:
         async for path in self._listed(PIN_PREFIX, Kind.PIN):
             await self._decoded(path, decode_pin, DamageKind.PIN_UNREADABLE)
         await self._decoded(
-            GARBAGE_PATH, lambda data, _: decode_garbage(data), DamageKind.PLAN_UNREADABLE
+            GARBAGE_PATH, partial(decode_document, Garbage), DamageKind.PLAN_UNREADABLE
         )
 
     async def _examine_cursors(self, first_offset: int) -> None:

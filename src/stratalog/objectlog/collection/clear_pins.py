@@ -44,11 +44,11 @@ async def clear_pins(
     """
     removed = Removed()
     while True:
-        _, released = await pins.sort_out()
+        _, released = await pins.release_expired()
         if not released:
             return removed
         manifest, etag = await load_manifest(store)
-        held, _ = await pins.sort_out()
+        held, _ = await pins.release_expired()
         roots = [Root("the manifest", manifest.entries, whole=True), *map(root_of, held)]
         for pin in released:
             try:

@@ -146,10 +146,10 @@ class Collector:
         The cut is the lowest cursor, or ``cut_off`` if that is lower. A log without any cursor is
         refused with ``Invalid``; ``Conflict`` if another collection is under way.
         """
-        etag = await self._installed.check_empty()
+        before = await self._installed.check_empty()
         plan = (await self.preview(cut_off)).plan
         if plan is not None:
-            await self._installed.install(plan, etag)
+            await self._installed.install(plan, before)
         return plan
 
     async def publish(self) -> Manifest:
@@ -194,7 +194,7 @@ class Collector:
                 raise missing(gone.path) from None
             return Removed()
         await self._courtesy(await self._installed.note_published(plan))
-        held, _ = await self._pins.sort_out()
+        held, _ = await self._pins.release_expired()
         removal = self._removal(on_progress, [root_of(pin) for pin in held])
         removed = await removal.remove(plan.dropped, plan.snapshots_to_replace)
         await self._installed.empty(plan)
@@ -209,7 +209,7 @@ class Collector:
         will link, and no later pin.
         """
         await self._courtesy(await self._installed.note_published(plan))
-        held, _ = await self._pins.sort_out()
+        held, _ = await self._pins.release_expired()
         roots = [Root("the manifest", manifest.entries, whole=True), *map(root_of, held)]
         try:
             removed = await self._removal(on_progress, roots).remove(plan.dropped)
@@ -225,12 +225,12 @@ class Collector:
         ``Conflict`` if another plan is installed, or if the tree has changed since this one was
         made. A plan that does not balance is ``Corrupt`` before it is installed.
         """
-        etag = await self._installed.check_empty()
+        before = await self._installed.check_empty()
         manifest, _ = await load_manifest(self._store)
         if plan.state(manifest) is not PlanState.LIVE:
             raise _overtaken()
         await check_compaction(plan, manifest, self._tree)
-        await self._installed.install(plan, etag)
+        await self._installed.install(plan, before)
         await self.publish()
         return await self.delete(on_progress)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from stratalog.errors import Conflict, Exists
-from stratalog.objectlog.stored import GARBAGE_PATH, Garbage, load_garbage
+from stratalog.errors import Conflict
+from stratalog.objectlog.stored import GARBAGE_PATH, Garbage, load_garbage, plan_document
 from stratalog.runtime import Runtime
-from stratalog.store import Blob, Landed, Patience, Store, create, swap
+from stratalog.store import Store, Superseded, Version
 
 
 class InstalledPlan:
@@ -22,37 +22,30 @@ class InstalledPlan:
     def __init__(self, store: Store, writer: str, timeout_s: float, runtime: Runtime) -> None:
         self._store = store
         self._writer = writer
-        self._timeout_s = timeout_s
         self._runtime = runtime
+        self._plans = plan_document(store, runtime, timeout_s)
 
-    async def check_empty(self) -> str | None:
-        """The etag of the empty plan, if there is an object. ``Conflict`` if one is installed."""
-        found, etag = await load_garbage(self._store)
-        if found is not None and not found.is_empty:
-            raise _under_way(found)
-        return etag
+    async def check_empty(self) -> Version[Garbage] | None:
+        """The empty plan, if there is an object. ``Conflict`` if another is installed."""
+        found = await self._plans.read()
+        if found is not None and not found.value.is_empty:
+            raise _under_way(found.value)
+        return found
 
-    async def install(self, plan: Garbage, etag: str | None) -> None:
+    async def install(self, plan: Garbage, before: Version[Garbage] | None) -> None:
         """Put a plan in the place of the empty one. ``Conflict`` if another was faster."""
-        if etag is None:
-            try:
-                await create(self._store, GARBAGE_PATH, plan.to_json(), self._patience())
-            except Exists:
-                raise _under_way(plan) from None
-        elif not await self._swap(plan, etag):
+        if isinstance(await self._plans.try_put(before, plan), Superseded):
             raise _under_way(plan)
 
     async def note_published(self, plan: Garbage) -> Garbage:
         """Write down when the plan was seen to be published, for the courtesy to readers."""
-        stored, etag = await load_garbage(self._store)
-        if stored is None or etag is None or stored.plan_id != plan.plan_id:
+        stored = await self._plans.read()
+        if stored is None or stored.value.plan_id != plan.plan_id:
             return plan
-        if stored.published_us is not None:
-            return stored
-        noted = msgspec.structs.replace(
-            stored, published_us=self._runtime.now_us(), write_id=self._runtime.new_id()
-        )
-        await self._swap(noted, etag)
+        if stored.value.published_us is not None:
+            return stored.value
+        noted = msgspec.structs.replace(stored.value, published_us=self._runtime.now_us())
+        await self._plans.try_put(stored, noted)
         return noted
 
     async def is_there(self, plan: Garbage) -> bool:
@@ -61,20 +54,10 @@ class InstalledPlan:
 
     async def empty(self, plan: Garbage) -> None:
         """Put an empty plan in the place of this one. Done if another is there already."""
-        stored, etag = await load_garbage(self._store)
-        if stored is not None and etag is not None and stored.plan_id == plan.plan_id:
-            await self._swap(Garbage.empty(self._writer, self._runtime.new_id()), etag)
-
-    async def _swap(self, plan: Garbage, etag: str) -> bool:
-        def is_ours(blob: Blob) -> bool:
-            return Garbage.from_json(blob.data, GARBAGE_PATH).write_id == plan.write_id
-
-        data, patience = plan.to_json(), self._patience()
-        settled = await swap(self._store, GARBAGE_PATH, data, etag, is_ours, patience)
-        return isinstance(settled, Landed)
-
-    def _patience(self) -> Patience:
-        return Patience(self._runtime, self._timeout_s)
+        stored = await self._plans.read()
+        if stored is not None and stored.value.plan_id == plan.plan_id:
+            empty = Garbage.empty(self._writer, self._runtime.new_id())
+            await self._plans.try_put(stored, empty)
 
 
 def _under_way(plan: Garbage) -> Conflict:

@@ -43,12 +43,8 @@ from stratalog.objectlog.collection.unlinked_objects import (
 )
 from stratalog.objectlog.holds import (
     PinStore,
-    StoredStage,
-    list_stages,
-    load_stage,
-    release_stage,
-    revoke_stage,
-    stage_path,
+    StoredUploadGuard,
+    UploadGuardStore,
 )
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored import (
@@ -104,7 +100,7 @@ class SweepReport:
     spared: Mapping[str, Amount]
     """Linked by nothing, but uploaded under a live stage, by its incarnation."""
 
-    sparing: tuple[StoredStage, ...]
+    sparing: tuple[StoredUploadGuard, ...]
     """These stages, also if they are not live any more."""
 
     deleted: Amount
@@ -112,7 +108,7 @@ class SweepReport:
     unknown_paths: tuple[str, ...]
     """The first files that are not the log's. They are left alone."""
 
-    stages: tuple[StoredStage, ...]
+    stages: tuple[StoredUploadGuard, ...]
     """The stages that are live."""
 
     stages_removed: int
@@ -164,6 +160,7 @@ class _Sweep:
         self._store = store
         self._tree = Tree(store, ByteCache[Snapshot](0))
         self._pins = PinStore(store, runtime=runtime)
+        self._guards = UploadGuardStore(store, runtime=runtime)
         self._dry_run = dry_run
         self._revoke = frozenset(revoke)
         self._on_progress = on_progress
@@ -177,8 +174,8 @@ class _Sweep:
         self._unknown_paths: list[str] = []
         self._holding: set[str] = set()
         self._spared: dict[str, Amount] = {}
-        self._sparing: dict[str, StoredStage] = {}
-        self._stages: list[StoredStage] = []
+        self._sparing: dict[str, StoredUploadGuard] = {}
+        self._stages: list[StoredUploadGuard] = []
         self._over: frozenset[str] = frozenset()
 
     async def run(self) -> SweepReport:
@@ -204,9 +201,9 @@ class _Sweep:
     async def _revoke_stages(self) -> None:
         for incarnation in sorted(self._revoke):
             if self._dry_run:
-                await load_stage(self._store, incarnation)
+                await self._guards.load(incarnation)
             else:
-                await revoke_stage(self._store, incarnation, runtime=self._runtime)
+                await self._guards.revoke(incarnation)
 
     async def _find_candidates(self, after: str) -> Survey:
         """Steps 1 and 2. A collection that deletes what is being walked makes them begin again."""
@@ -250,7 +247,7 @@ class _Sweep:
     async def _list_stages(self) -> None:
         """All stages; those whose batch or job is over are released before they are judged."""
         self._over = frozenset()
-        self._stages = await list_stages(self._store, runtime=self._runtime)
+        self._stages = await self._guards.list()
         parts = [each for each in self._live_stages() if each.query is not None or each.job]
         if not parts:
             return
@@ -260,20 +257,18 @@ class _Sweep:
         if over and not self._dry_run:
             for start in range(0, len(over), STAGES_AT_ONCE):
                 some = over[start : start + STAGES_AT_ONCE]
-                await asyncio.gather(
-                    *(release_stage(self._store, each, self._runtime) for each in some)
-                )
-            self._stages = await list_stages(self._store, runtime=self._runtime)
+                await asyncio.gather(*map(self._guards.release, some))
+            self._stages = await self._guards.list()
         self._over = frozenset(over)
 
-    async def _live_jobs(self, parts: Sequence[StoredStage]) -> set[str]:
+    async def _live_jobs(self, parts: Sequence[StoredUploadGuard]) -> set[str]:
         """The live stages. A job registers its own first, but a listing may still have missed it,
         so one that was not listed is looked for."""
         live = {stage.incarnation for stage in self._live_stages()}
         listed = {stage.incarnation for stage in self._stages}
         for job in sorted({stage.job for stage in parts if stage.job} - listed):
             with contextlib.suppress(NotFound):
-                stored, _ = await load_stage(self._store, job)
+                stored = await self._guards.load(job)
                 live |= {job} if stored.state == "live" else set()
         return live
 
@@ -313,11 +308,10 @@ class _Sweep:
         """A released stage says no more than one that is not there, so it may go at any time."""
         released = [each.incarnation for each in self._stages if each.state == "released"]
         if released and not self._dry_run:
-            patience = Patience(self._runtime, self._options.timeout_s)
-            await delete_surely(self._store, [stage_path(each) for each in released], patience)
+            await self._guards.remove(released)
         return len(released)
 
-    def _live_stages(self) -> list[StoredStage]:
+    def _live_stages(self) -> list[StoredUploadGuard]:
         return [
             stage
             for stage in self._stages

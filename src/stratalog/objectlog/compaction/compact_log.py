@@ -1,7 +1,7 @@
 """Compaction: dropping the records that no longer live, without renumbering any other.
 
     group      the fragments below ``up_to`` that are not mostly alive     (rewrite_groups)
-    rewrite    what lives in them, as sparse fragments, under a stage      (rewrite)
+    rewrite    what lives in them, as sparse fragments, under an upload guard      (rewrite)
     plan       the tree with these in place, its new nodes stored          (relink)
     publish    verify, then one manifest CAS, through gc/GARBAGE           (collector)
     delete     what neither the new root nor a pin reaches
@@ -28,7 +28,7 @@ from stratalog.objectlog.collection import Collector, Removed
 from stratalog.objectlog.compaction.relink import Replaced, changed, plan_compaction, replant
 from stratalog.objectlog.compaction.rewrite import OnProgress, Rewrite, Rewriter
 from stratalog.objectlog.compaction.rewrite_groups import Candidate, Group, group, neighbourhoods
-from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
@@ -210,25 +210,25 @@ class Compactor:
 
     async def _attempt(self) -> Compacted:
         removed = await self._finish_others()
-        stage = await Stage.register(
+        guard = await UploadGuard.register(
             self._url, owner=self._writer, note=STAGE_NOTE, runtime=self._runtime
         )
         try:
-            # Younger than the stage. An erasure that does not find the stage has taken its records
+            # Younger than the guard. An erasure that does not find the guard has taken its records
             # out of the log before this manifest.
             manifest, etag = await load_manifest(self._store)
             try:
-                return await self._compact(manifest, stage, removed)
+                return await self._compact(manifest, guard, removed)
             except NotFound as gone:
                 await self._reloads.after(gone, etag)
                 raise changed() from None
         finally:
             try:
-                await stage.release()
+                await guard.release()
             except StratalogError as error:
-                log.info("the stage of a compaction was not released: %s", error)
+                log.info("the guard of a compaction was not released: %s", error)
 
-    async def _compact(self, manifest: Manifest, stage: Stage, removed: Removed) -> Compacted:
+    async def _compact(self, manifest: Manifest, guard: UploadGuard, removed: Removed) -> Compacted:
         options = self._options
         found = [
             each
@@ -237,8 +237,8 @@ class Compactor:
         ]
         if not found:
             return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
-        replaced = await self._rewrite(found, self._live, stage, self._on_progress)
-        removed += await self._link(replaced, stage)
+        replaced = await self._rewrite(found, self._live, guard, self._on_progress)
+        removed += await self._link(replaced, guard)
         return Compacted(
             up_to=self._up_to,
             records=sum(len(each.dropped) for each in replaced),
@@ -251,13 +251,13 @@ class Compactor:
             dropped=IndexSet.union(each.dropped for each in replaced),
         )
 
-    async def _link(self, replaced: Sequence[Replaced], stage: Stage) -> Removed:
+    async def _link(self, replaced: Sequence[Replaced], guard: UploadGuard) -> Removed:
         """Put what was rewritten into the tree; again if the tree changed, but not what it holds.
 
         ``Conflict`` if the fragments that were to be replaced are not there any more.
         """
         for attempts_left in reversed(range(self._options.attempts_max)):
-            plan, intent = await self._plan(replaced, stage)
+            plan, intent = await self._plan(replaced, guard)
             if self._witness is not None:
                 await self._witness(intent)
             try:
@@ -329,20 +329,22 @@ class Compactor:
         self,
         groups: Sequence[Group],
         live: IndexSet,
-        stage: Stage,
+        guard: UploadGuard,
         on_progress: OnProgress | None,
     ) -> list[Replaced]:
         rewriter = Rewriter(self._store, self._tree, live, self._options, self._runtime)
-        return await rewriter.rewrite(groups, stage.names, on_progress)
+        return await rewriter.rewrite(groups, guard.names, on_progress)
 
-    async def _plan(self, replaced: Sequence[Replaced], stage: Stage) -> tuple[Garbage, Intent]:
+    async def _plan(
+        self, replaced: Sequence[Replaced], guard: UploadGuard
+    ) -> tuple[Garbage, Intent]:
         """The plan that puts these into the tree as it is now; its new nodes are stored."""
         manifest, _ = await load_manifest(self._store)
-        after, made = await replant(manifest, replaced, self._tree, stage.names, self._writer)
+        after, made = await replant(manifest, replaced, self._tree, guard.names, self._writer)
         for node in made:
             named = partial(str, node.path)
             await put_once(self._store, named, node.to_json(), self._patience())
-        await stage.check_live()
+        await guard.check_live()
         plan = plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
         lost = [fragment for each in replaced for fragment in each.that_lost_records]
         intent = Intent(

@@ -1,8 +1,8 @@
 """Putting what a compaction has rewritten into the tree: new nodes, and the plan that links them.
 
 Only the ways down to what has changed are read and written anew (``repack``). Nothing is linked
-here: the compaction stores the nodes under the names of its stage, and the collector publishes the
-plan.
+here: the compaction stores the nodes under the names of its upload guard, and the collector
+publishes the plan.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each row is hashed once. The rows that live and those that do not must add up to the sum in the
 entry of their fragment, which verifies the fragment. The sum of what goes is hashed from its rows,
 never obtained by subtraction. Groups are independent of each other, so any process can rewrite one
-that has the names of a stage to upload under.
+that has the names of an upload guard to upload under.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.relink import Replaced
 from stratalog.objectlog.compaction.rewrite_groups import Group
-from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import CompactOptions
 from stratalog.objectlog.stored import Fragment, UploadNames
 from stratalog.objectlog.tree import Survivors, Tree, joined, survivors_of
@@ -30,8 +30,10 @@ from stratalog.store import Patience, Store, get_then, put_once
 OnProgress = Callable[[int, int], None]
 """Called with how many fragments were examined and rewritten, and how many there are."""
 
-Rewrite = Callable[[Sequence[Group], IndexSet, Stage, OnProgress | None], Awaitable[list[Replaced]]]
-"""Rewrites groups, of which these records live, under a stage. In the order of the groups."""
+Rewrite = Callable[
+    [Sequence[Group], IndexSet, UploadGuard, OnProgress | None], Awaitable[list[Replaced]]
+]
+"""Rewrites groups, of which these records live, under a guard. In the order of the groups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ change is detected; it is no signature. Persisted: keep stable.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable
@@ -30,9 +29,10 @@ import msgspec
 from stratalog.errors import Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.erasure.find_holders import Holder
-from stratalog.objectlog.stored import Natural, StoredObject, refuse_newer_format
+from stratalog.objectlog.stored import Natural, StoredObject, decode_document
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
-from stratalog.store import Store, StoreLike, open_store
+from stratalog.store import Document, Store, StoreLike, open_store, read_versions
 
 CERTIFICATE_PREFIX = "certificate/"
 CERTIFICATE_SUFFIX = ".json"
@@ -41,7 +41,8 @@ State = Literal["begun", "erasing", "done"]
 Versions = Literal["none", "kept", "unknown"]
 """Whether the store keeps what was deleted as older versions."""
 
-READS_AT_ONCE = 32
+TIMEOUT_S = 60.0
+LIST_HINT = "`stratalog certificate list` shows them."
 
 _ID = re.compile("[0-9a-f]{16}")
 _PATH = re.compile(f"{CERTIFICATE_PREFIX}({_ID.pattern})[.]json")
@@ -130,23 +131,38 @@ def certificate_path(certificate_id: str) -> str:
     if _ID.fullmatch(certificate_id) is None:
         raise Invalid(
             f"not the id of a certificate: {certificate_id!r}",
-            hint="`stratalog certificate list` shows them.",
+            hint=LIST_HINT,
         )
     return f"{CERTIFICATE_PREFIX}{certificate_id}{CERTIFICATE_SUFFIX}"
 
 
 def decode_certificate(data: bytes, path: str | None = None) -> Certificate:
-    """From stored bytes, or from a copy of them in a file."""
-    refuse_newer_format(data)
-    found = Certificate.from_json(data, path)
+    """From stored bytes, or from a file that somebody has kept."""
+    found = decode_document(Certificate, data, path)
     if _ID.fullmatch(found.id) is None or any(start >= limit for start, limit in found.offsets):
         raise Corrupt("not a certificate of an erasure", path=path)
     return found
 
 
+def certificate_document(
+    store: Store, certificate_id: str, runtime: Runtime, timeout_s: float
+) -> Document[Certificate]:
+    """The certificate of this id, to be read and changed."""
+    return Document(
+        store,
+        certificate_path(certificate_id),
+        _decode_stored,
+        label=f"certificate {certificate_id}",
+        runtime=runtime,
+        timeout_s=timeout_s,
+        hint_if_missing=LIST_HINT,
+    )
+
+
 async def load_certificate(url: StoreLike, certificate_id: str) -> Certificate:
     """The certificate of this id. ``NotFound`` if the log has none."""
-    return (await read_certificate(open_store(url), certificate_id))[0]
+    document = certificate_document(open_store(url), certificate_id, DEFAULT_RUNTIME, TIMEOUT_S)
+    return (await document.load()).value
 
 
 async def list_certificates(
@@ -154,31 +170,24 @@ async def list_certificates(
 ) -> list[Certificate]:
     """All certificates of a log, oldest first.
 
-    A certificate that cannot be read is raised; with ``on_damage`` it is reported to that and
-    passed over.
+    A certificate that cannot be read is raised, or reported to ``on_damage`` and passed over.
     """
-    store = open_store(url)
-    paths = [row.path async for row in store.list(CERTIFICATE_PREFIX)]
-    ids = [each.group(1) for path in paths if (each := _PATH.fullmatch(path))]
-    found: list[Certificate] = []
-    for start in range(0, len(ids), READS_AT_ONCE):
-        reads = (read_certificate(store, each) for each in ids[start : start + READS_AT_ONCE])
-        for outcome in await asyncio.gather(*reads, return_exceptions=True):
-            if not isinstance(outcome, BaseException):
-                found.append(outcome[0])
-            elif on_damage is not None and isinstance(outcome, Corrupt | Invalid):
-                on_damage(outcome)
-            else:
-                raise outcome
-    return sorted(found, key=lambda each: (each.begun_us, each.id))
+    found = await read_versions(
+        open_store(url), CERTIFICATE_PREFIX, _decode_stored, _id_in, on_damage=on_damage
+    )
+    certificates = [version.value for _, version in found]
+    return sorted(certificates, key=lambda each: (each.begun_us, each.id))
 
 
-async def read_certificate(store: Store, certificate_id: str) -> tuple[Certificate, str]:
-    path = certificate_path(certificate_id)
-    blob = await store.get(path)
-    found = decode_certificate(blob.data, path)
-    if found.id != certificate_id:
+def _id_in(path: str) -> str | None:
+    found = _PATH.fullmatch(path)
+    return found and found.group(1)
+
+
+def _decode_stored(data: bytes, path: str) -> Certificate:
+    found, expected = decode_certificate(data, path), _id_in(path)
+    if found.id != expected:
         raise Corrupt(
-            f"{path} is another certificate", path=path, expected=certificate_id, actual=found.id
+            f"{path} is another certificate", path=path, expected=expected, actual=found.id
         )
-    return found, blob.etag
+    return found

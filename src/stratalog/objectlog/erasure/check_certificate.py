@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stratalog.errors import NotFound
-from stratalog.objectlog.erasure.certificate import Certificate, read_certificate
+from stratalog.objectlog.erasure.certificate import Certificate, load_certificate
 from stratalog.objectlog.erasure.find_holders import present, stored_of
 from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest, Snapshot
@@ -133,7 +133,7 @@ def _place(certificate: Certificate, url: str) -> CertificateCheck:
 async def _newer(certificate: Certificate, store: Store) -> list[CertificateCheck]:
     """Reported if the log has another version: what was not complete may be complete there."""
     try:
-        stored, _ = await read_certificate(store, certificate.id)
+        stored = await load_certificate(store, certificate.id)
     except NotFound:
         explanation = "the log does not have it: this is another log, or it was deleted"
         return [CertificateCheck("version", "unknown", explanation)]

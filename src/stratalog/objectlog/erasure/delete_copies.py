@@ -24,7 +24,7 @@ from stratalog.indexset import IndexSet
 from stratalog.objectlog.collection import Collector, OnLeft, SweepReport, sweep_noting
 from stratalog.objectlog.compaction import STAGE_NOTE
 from stratalog.objectlog.erasure.find_holders import Holder
-from stratalog.objectlog.holds import StoredStage, list_stages
+from stratalog.objectlog.holds import StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.options import CompactOptions, SweepOptions
 from stratalog.objectlog.stored import Fragment, Kind, own
 from stratalog.objectlog.tree import delete_surely
@@ -56,7 +56,7 @@ async def delete_copies(
 ) -> Copies:
     """Delete the copies of these records that can be deleted. ``store`` is the patient ``url``."""
     await collector.clear_pins()
-    listed = await list_stages(url, runtime=runtime)
+    listed = await UploadGuardStore(url, runtime=runtime).list()
     left: list[Fragment] = []
 
     def note(fragment: Fragment) -> None:
@@ -94,10 +94,10 @@ async def _sweep(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _is_compacting(stage: StoredStage) -> bool:
+def _is_compacting(stage: StoredUploadGuard) -> bool:
     return stage.state == "live" and stage.note == STAGE_NOTE
 
 
-def _holder(stage: StoredStage) -> Holder:
+def _holder(stage: StoredUploadGuard) -> Holder:
     note = f"{stage.note or 'a job'}, by {stage.owner}"
     return Holder(kind="stage", name=stage.incarnation, note=note)

@@ -22,17 +22,16 @@ from typing import Final
 
 import msgspec
 
-from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
+from stratalog.errors import Conflict, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.collection import Collector
 from stratalog.objectlog.compaction import Compactor, Intent, OnProgress, Rewrite
 from stratalog.objectlog.erasure.blank import append_blank
 from stratalog.objectlog.erasure.certificate import (
     Certificate,
-    decode_certificate,
+    certificate_document,
     hash_of_query,
     list_certificates,
-    read_certificate,
 )
 from stratalog.objectlog.erasure.delete_copies import Copies, delete_copies
 from stratalog.objectlog.erasure.find_holders import (
@@ -59,16 +58,13 @@ from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import (
-    Blob,
-    Landed,
+    Document,
     Patience,
     PatientStore,
     Store,
     StoreLike,
-    create,
     open_store,
     redact,
-    swap,
 )
 
 log = logging.getLogger(__name__)
@@ -227,10 +223,8 @@ class Eraser:
             note=note,
             writer=self._writer,
             format=FORMAT,
-            write_id=self._runtime.new_id(),
         )
-        await create(self._store, certificate.path, certificate.to_json(), self._patience())
-        return certificate
+        return (await self._document(made).put(None, certificate)).value
 
     async def _finish(
         self, certificates: Sequence[Certificate], *, tolerant: bool = False
@@ -363,27 +357,12 @@ class Eraser:
         change: Callable[[Certificate], Awaitable[Certificate | None]],
     ) -> Certificate:
         """The certificate, changed by CAS, or as it is if nothing is left to change."""
-        current, etag = await read_certificate(self._store, certificate_id)
-        while True:
-            changed = await change(current)
-            if changed is None:
-                return current
-            if changed.write_id == current.write_id:
-                changed = msgspec.structs.replace(changed, write_id=self._runtime.new_id())
-            write_id, path = changed.write_id, changed.path
+        return (await self._document(certificate_id).change(change)).value
 
-            def is_ours(blob: Blob, write_id: str | None = write_id, path: str = path) -> bool:
-                return decode_certificate(blob.data, path).write_id == write_id
-
-            settled = await swap(
-                self._store, path, changed.to_json(), etag, is_ours, self._patience()
-            )
-            if isinstance(settled, Landed):
-                return changed
-            if settled.current is None:
-                raise NotFound("the certificate is gone", path=path)
-            current = decode_certificate(settled.current.data, path)
-            etag = settled.current.etag
+    def _document(self, certificate_id: str) -> Document[Certificate]:
+        return certificate_document(
+            self._store, certificate_id, self._runtime, self._options.timeout_s
+        )
 
     def _collector(self) -> Collector:
         options = CollectorOptions(

@@ -97,7 +97,7 @@ async def pins_that_hold(
 
     Released pins count with ``also_released``: what they held stays until they are cleared.
     """
-    held, released = await PinStore(store, runtime=runtime).sort_out()
+    held, released = await PinStore(store, runtime=runtime).release_expired()
     holders: list[Holder] = []
     paths: set[str] = set()
     for pin in (*held, *(released if also_released else ())):

@@ -6,19 +6,16 @@ from stratalog.objectlog.holds.cursor import (
     CursorStore,
     StoredCursor,
     cursor_path,
-    legal_name,
 )
 from stratalog.objectlog.holds.fork_note import (
     FORK_TIMEOUT_S,
     ForkNote,
     change_fork,
-    let_go,
     note_of,
-    release_source,
     require_note,
-    with_note,
 )
 from stratalog.objectlog.holds.fork_release import abort_fork, detach_fork
+from stratalog.objectlog.holds.hold_names import legal_name
 from stratalog.objectlog.holds.pin import Pin, PinStore
 from stratalog.objectlog.holds.policy_store import PolicyStore, Retained
 from stratalog.objectlog.holds.stored_pin import (
@@ -29,16 +26,14 @@ from stratalog.objectlog.holds.stored_pin import (
     read_pin,
 )
 from stratalog.objectlog.holds.upload_guard import (
-    Stage,
-    StoredStage,
-    list_stages,
-    load_stage,
-    release_stage,
-    remove_stages,
-    revoke_stage,
-    stage_path,
+    StoredUploadGuard,
+    UploadGuard,
+    UploadGuardStore,
 )
-from stratalog.objectlog.holds.wal3_hold import hold_by_cursor, let_go_of_cursor
+from stratalog.objectlog.holds.wal3_hold import hold_by_cursor, release_cursor_hold
+
+Stage = UploadGuard
+"""The old name."""
 
 __all__ = [
     "CURSOR_PREFIX",
@@ -53,7 +48,9 @@ __all__ = [
     "Retained",
     "Stage",
     "StoredCursor",
-    "StoredStage",
+    "StoredUploadGuard",
+    "UploadGuard",
+    "UploadGuardStore",
     "abort_fork",
     "change_fork",
     "cursor_path",
@@ -61,19 +58,10 @@ __all__ = [
     "detach_fork",
     "hold_by_cursor",
     "legal_name",
-    "let_go",
-    "let_go_of_cursor",
-    "list_stages",
     "load_pinned",
-    "load_stage",
     "note_of",
     "pin_path",
     "read_pin",
-    "release_source",
-    "release_stage",
-    "remove_stages",
+    "release_cursor_hold",
     "require_note",
-    "revoke_stage",
-    "stage_path",
-    "with_note",
 ]

@@ -3,31 +3,27 @@
     path      cursor/{name}.json, name [A-Za-z0-9_]+
     fields    position, epoch_us, writer, then ours: write_id, deleted, held
 
-``epoch_us`` is when it was written, for people. A cursor moves only with a witness of its previous
-version. One that did not hold its data before (new, moved back, merely loaded) is written first and
-then looks whether a collection is about to take that data. One that goes back writes down in
-``held`` where it was, and goes on holding that if its way back turns out to be cut off. Deleting
-writes a tombstone (``deleted``), because a conditional delete does not exist everywhere; creating
-it again replaces the tombstone. Persisted: keep stable.
+``epoch_us`` is when it was written, for people. A cursor is a document: it moves only with a
+witness of its previous version, and deleting writes a tombstone (``deleted``). A cursor that did
+not hold its data before (new, moved back, merely loaded) is written first; then it is checked
+whether a collection is about to take that data. A cursor that goes back keeps its old offset in
+``held``, and goes on holding that if its way back turns out to be cut off. Persisted: keep stable.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import re
+from functools import partial
 from typing import ClassVar
 
 from stratalog.errors import (
     Conflict,
-    Exists,
-    Invalid,
-    NotFound,
     StratalogError,
     Trimmed,
     Unavailable,
     Unknown,
 )
+from stratalog.objectlog.holds.hold_names import name_in, path_of
 from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
@@ -44,22 +40,16 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
-    Blob,
-    Landed,
-    Patience,
+    Document,
     PatientStore,
     StoreLike,
-    create,
+    Version,
     open_store,
-    swap,
+    read_versions,
 )
 
 CURSOR_PREFIX = "cursor/"
-CURSOR_SUFFIX = ".json"
 CURSOR_TIMEOUT_S = 60.0
-READS_AT_ONCE = 16
-_NAME = re.compile(r"[A-Za-z0-9_]+")
-_NAME_LENGTH_MAX = 200
 
 
 class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,16 +72,18 @@ class Cursor:
         self,
         cursors: CursorStore,
         name: str,
-        stored: StoredCursor,
-        etag: str,
+        version: Version[StoredCursor],
         *,
         counts: bool = False,
     ) -> None:
         self._cursors = cursors
-        self._stored = stored
-        self._etag = etag
+        self._version = version
         self._name = name
         self._counts = counts
+
+    @property
+    def _stored(self) -> StoredCursor:
+        return self._version.value
 
     @property
     def name(self) -> str:
@@ -151,64 +143,43 @@ class CursorStore:
 
     async def create(self, name: str, offset: int) -> Cursor:
         """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
-        path = cursor_path(name)
+        document = self._document(name)
         await self._check_offset(offset)
-        stored = self._next_version(None, offset)
-        patience = Patience(self._runtime, CURSOR_TIMEOUT_S)
-        try:
-            etag = await create(self._store, path, stored.to_json(), patience)
-        except Exists:
-            grave, witness = await self._read(path)
-            if not grave.deleted:
-                raise Exists(f"there is already a cursor {name!r}", path=path) from None
-            stored = self._next_version(grave, offset)
-            etag = await self._swap(path, stored, witness, name)
-        return await self._confirmed(Cursor(self, name, stored, etag), None)
+        version = await document.create(partial(self._next, offset))
+        return await self._confirmed(Cursor(self, name, version), None)
 
     async def load(self, name: str) -> Cursor:
         """The cursor as it is now. ``NotFound`` if there is none."""
-        path = cursor_path(name)
-        stored, etag = await self._read(path)
-        if stored.deleted:
-            raise _no_cursor(name, path)
-        return Cursor(self, name, stored, etag)
+        return Cursor(self, name, await self._document(name).load())
 
     async def list(self) -> list[Cursor]:
         """All cursors, by name."""
-        names = [
-            name
-            async for row in self._store.list(CURSOR_PREFIX)
-            if legal_name(name := cursor_name(row.path)) and row.path == cursor_path(name)
-        ]
-        found: list[Cursor] = []
-        for start in range(0, len(names), READS_AT_ONCE):
-            some = names[start : start + READS_AT_ONCE]
-            read = await asyncio.gather(*(self._read(cursor_path(name)) for name in some))
-            found += [
-                Cursor(self, name, stored, etag)
-                for name, (stored, etag) in zip(some, read, strict=True)
-                if not stored.deleted
-            ]
-        return found
+        found = await read_versions(
+            self._store, CURSOR_PREFIX, StoredCursor.from_json, partial(name_in, CURSOR_PREFIX)
+        )
+        return [Cursor(self, *each) for each in found if not each[1].value.deleted]
 
     async def _replace(self, cursor: Cursor, offset: int, *, deleted: bool) -> Cursor:
         if not deleted:
             await self._check_offset(offset)
             if offset < cursor.offset and not cursor._counts:
                 cursor = await self._counting(cursor)
-        path = cursor_path(cursor.name)
         held = None if deleted else _still_held(cursor, offset)
-        stored = self._next_version(cursor._stored, offset, deleted=deleted, held=held)
-        etag = await self._swap(path, stored, cursor._etag, cursor.name)
-        moved = Cursor(self, cursor.name, stored, etag, counts=True)
+        moved = await self._put(cursor, offset, deleted=deleted, held=held)
         if deleted or (cursor._counts and cursor.offset <= offset):
             return moved
         return await self._confirmed(moved, cursor)
 
-    def _next_version(
+    async def _put(self, cursor: Cursor, offset: int, *, deleted: bool, held: int | None) -> Cursor:
+        """Another version in the place of this one."""
+        stored = self._next(offset, cursor._stored, deleted=deleted, held=held)
+        version = await self._document(cursor.name).put(cursor._version, stored)
+        return Cursor(self, cursor.name, version, counts=True)
+
+    def _next(
         self,
-        before: StoredCursor | None,
         offset: int,
+        before: StoredCursor | None,
         *,
         deleted: bool = False,
         held: int | None = None,
@@ -217,32 +188,20 @@ class CursorStore:
             position=LogPosition(offset),
             epoch_us=self._runtime.now_us(),
             writer=self._writer,
-            write_id=self._runtime.new_id(),
             deleted=deleted,
             held=held,
             unknown=before.unknown if before else None,
         )
 
-    async def _swap(self, path: str, stored: StoredCursor, witness: str, name: str) -> str:
-        def is_ours(blob: Blob) -> bool:
-            return StoredCursor.from_json(blob.data, path).write_id == stored.write_id
-
-        settled = await swap(
+    def _document(self, name: str) -> Document[StoredCursor]:
+        return Document(
             self._store,
-            path,
-            stored.to_json(),
-            witness,
-            is_ours,
-            Patience(self._runtime, CURSOR_TIMEOUT_S),
-        )
-        if isinstance(settled, Landed):
-            return settled.etag
-        if not settled.answered:
-            raise Unknown(f"the cursor {name!r} was changed by others meanwhile", path=path)
-        raise Conflict(
-            f"the cursor {name!r} was changed since it was loaded",
-            path=path,
-            hint="Load it again, then decide.",
+            cursor_path(name),
+            StoredCursor.from_json,
+            label=f"cursor {name!r}",
+            runtime=self._runtime,
+            timeout_s=CURSOR_TIMEOUT_S,
+            is_tombstone=lambda stored: stored.deleted,
         )
 
     async def _confirmed(self, cursor: Cursor, before: Cursor | None) -> Cursor:
@@ -250,28 +209,24 @@ class CursorStore:
         try:
             return await self._counting(cursor)
         except (Trimmed, Conflict):
-            restored = self._next_version(
-                cursor._stored,
-                before.offset if before else cursor.offset,
-                deleted=before is None,
-                held=before._stored.held if before else None,
-            )
+            offset = before.offset if before else cursor.offset
+            held = before._stored.held if before else None
             with contextlib.suppress(Conflict, Unknown, Unavailable):
-                await self._swap(cursor_path(cursor.name), restored, cursor._etag, cursor.name)
+                await self._put(cursor, offset, deleted=before is None, held=held)
             raise
 
     async def _counting(self, cursor: Cursor) -> Cursor:
-        """A cursor that did not hold its data so far counts only if nobody is about to take it.
+        """A cursor that did not hold its data counts only if no collector is about to take that.
 
-        It is written already. So a collector that has not listed the cursors yet will see it, and
-        one that has shows itself by its plan, which is read first, or by the manifest.
+        It is written already. So a collector that has not listed the cursors yet will see it. One
+        that has listed them shows by its plan, which is read first, or by the manifest.
         """
         plan, _ = await load_garbage(self._store)
         manifest, _ = await load_manifest(self._store)
         refusal = _refusal(cursor.offset, plan, manifest)
         if refusal is not None:
             raise refusal
-        return Cursor(self, cursor.name, cursor._stored, cursor._etag, counts=True)
+        return Cursor(self, cursor.name, cursor._version, counts=True)
 
     async def _check_offset(self, offset: int) -> None:
         check_offset(offset)
@@ -279,13 +234,6 @@ class CursorStore:
         manifest.check_writable()
         if offset < manifest.first_offset:
             raise _trimmed(manifest)
-
-    async def _read(self, path: str) -> tuple[StoredCursor, str]:
-        try:
-            blob = await self._store.get(path)
-        except NotFound:
-            raise _no_cursor(cursor_name(path), path) from None
-        return StoredCursor.from_json(blob.data, path), blob.etag
 
 
 def _still_held(cursor: Cursor, offset: int) -> int | None:
@@ -322,24 +270,4 @@ def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:
 
 def cursor_path(name: str) -> str:
     """Where a cursor is stored. ``Invalid`` for a name that is not one."""
-    if not legal_name(name):
-        raise Invalid(
-            f"not a cursor name: {name!r}",
-            hint=f"Use letters, digits and underscores, at most {_NAME_LENGTH_MAX}.",
-        )
-    return f"{CURSOR_PREFIX}{name}{CURSOR_SUFFIX}"
-
-
-def legal_name(name: object) -> bool:
-    """Whether this may be the name of a cursor or of a pin."""
-    if not isinstance(name, str) or len(name) > _NAME_LENGTH_MAX:
-        return False
-    return _NAME.fullmatch(name) is not None
-
-
-def cursor_name(path: str) -> str:
-    return path.removeprefix(CURSOR_PREFIX).removesuffix(CURSOR_SUFFIX)
-
-
-def _no_cursor(name: str, path: str) -> NotFound:
-    return NotFound(f"there is no cursor {name!r}", path=path)
+    return path_of(CURSOR_PREFIX, name, "cursor")

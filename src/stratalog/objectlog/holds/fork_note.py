@@ -3,7 +3,7 @@
     fork    source, pin, at, state, then for a log of wal3: held_by, then while it is not open:
             former, the names of pins that earlier runs may have made
 
-The states and their order are told in ``forking``. Persisted: keep stable.
+The states and their order are those of ``fork_log``. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import msgspec
 
 from stratalog.errors import Invalid, NotFound
 from stratalog.objectlog.holds.pin import PinStore
-from stratalog.objectlog.holds.wal3_hold import let_go_of_cursor
+from stratalog.objectlog.holds.wal3_hold import release_cursor_hold
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     Manifest,
     Natural,
     StoredObject,
     as_fields,
-    decode_manifest,
     load_any_manifest,
     load_manifest,
 )
+from stratalog.objectlog.tree import manifest_document
 from stratalog.runtime import Runtime
-from stratalog.store import Blob, Landed, Patience, Store, sibling, swap
+from stratalog.store import Store, Version, sibling
 
 FORK_TIMEOUT_S = 60.0
 
@@ -46,6 +46,30 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     state: State
     held_by: Literal["pin", "cursor"] = "pin"
     former: tuple[str, ...] = ()
+
+    def put_into(self, manifest: Manifest, state: State, runtime: Runtime) -> Manifest:
+        """The next manifest, which carries this note in this state."""
+        noted = msgspec.structs.replace(self, state=state)
+        return msgspec.structs.replace(manifest, fork=as_fields(noted), write_id=runtime.new_id())
+
+    async def release_source(self, store: Store, runtime: Runtime) -> None:
+        """Release what holds the shared objects in the source of the fork. Idempotent."""
+        await self._release(store, (*self.former, self.pin), runtime)
+
+    async def release_former(self, store: Store, runtime: Runtime) -> None:
+        """Release only what earlier runs may have made there."""
+        await self._release(store, self.former, runtime)
+
+    async def _release(self, store: Store, pins: Iterable[str], runtime: Runtime) -> None:
+        """A run that sleeps may be about to make one of them, so their names are retired."""
+        source = sibling(store, self.source)
+        for name in pins:
+            if self.held_by == "cursor":
+                await release_cursor_hold(source, name, runtime)
+                continue
+            with contextlib.suppress(NotFound):  # the source is gone, and with it its pins
+                await load_manifest(source)
+                await PinStore(source, runtime=runtime).retire(name)
 
 
 def note_of(manifest: Manifest) -> ForkNote | None:
@@ -65,51 +89,17 @@ def require_note(manifest: Manifest) -> ForkNote:
     return note
 
 
-def with_note(manifest: Manifest, note: ForkNote, state: State, runtime: Runtime) -> Manifest:
-    noted = msgspec.structs.replace(note, state=state)
-    return msgspec.structs.replace(manifest, fork=as_fields(noted), write_id=runtime.new_id())
-
-
 async def change_fork(
     store: Store, change: Callable[[Manifest], Manifest | None], runtime: Runtime
 ) -> Manifest:
-    """Put the changed manifest of a fork, again until nothing is left to change."""
-    manifest, etag = await load_any_manifest(store)
-    while True:
-        changed = change(manifest)
-        if changed is None:
-            return manifest
-        changed.check()
-        write_id = changed.write_id
+    """Put the changed manifest of a fork, until it lands or nothing is left to change."""
 
-        def is_ours(blob: Blob, write_id: str | None = write_id) -> bool:
-            return decode_manifest(blob.data).write_id == write_id
+    async def changed(manifest: Manifest) -> Manifest | None:
+        after = change(manifest)
+        if after is not None:
+            after.check()
+        return after
 
-        patience = Patience(runtime, FORK_TIMEOUT_S)
-        settled = await swap(store, MANIFEST_PATH, changed.to_json(), etag, is_ours, patience)
-        if isinstance(settled, Landed) and settled.newer is None:
-            return changed
-        current = settled.newer if isinstance(settled, Landed) else settled.current
-        if current is None:
-            raise NotFound(f"the log at {store.url} is gone", path=MANIFEST_PATH)
-        manifest, etag = decode_manifest(current.data), current.etag
-
-
-async def release_source(store: Store, note: ForkNote, runtime: Runtime) -> None:
-    """Release what holds the shared objects in the source of a fork. Again without harm."""
-    await let_go(store, note, (*note.former, note.pin), runtime)
-
-
-async def let_go(store: Store, note: ForkNote, pins: Iterable[str], runtime: Runtime) -> None:
-    """See to it that these hold nothing in the source of a fork.
-
-    A run that sleeps may be about to make one of them, so their names are used up.
-    """
-    source = sibling(store, note.source)
-    for name in pins:
-        if note.held_by == "cursor":
-            await let_go_of_cursor(source, name, runtime)
-            continue
-        with contextlib.suppress(NotFound):  # the source is gone, and with it its pins
-            await load_manifest(source)
-            await PinStore(source, runtime=runtime).use_up(name)
+    before = Version(*await load_any_manifest(store))
+    document = manifest_document(store, runtime, FORK_TIMEOUT_S)
+    return (await document.change(changed, before=before)).value

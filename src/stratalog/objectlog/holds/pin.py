@@ -11,29 +11,27 @@ written first and counts once the manifest, read again, still has what it points
 Either the collector's list shows the pin, or the manifest was put before the pin looked again.
 Releasing writes a tombstone that keeps the pointers, so that the next collection can delete what
 only this pin held; then the pointers go too. A pin may have an expiry. It is no promise of the
-clock: a collector that finds it past *releases* it by CAS, and its owner renews it by CAS, so one
-of the two wins.
+clock: a collector that finds it past *releases* the pin by CAS, and its owner renews it by CAS, so
+one of the two wins.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from stratalog.errors import Conflict, Exists, Invalid, Trimmed, Unavailable, Unknown
-from stratalog.objectlog.holds.cursor import READS_AT_ONCE, legal_name
+from stratalog.errors import Conflict, Exists, Invalid, Trimmed, Unavailable
+from stratalog.objectlog.holds.hold_names import name_in
 from stratalog.objectlog.holds.stored_pin import (
     PIN_PREFIX,
-    PIN_SUFFIX,
     StoredPin,
     decode_pin,
-    let_go_of_pin,
-    no_pin,
     pin_path,
     read_pin,
+    why_released,
 )
 from stratalog.objectlog.stored import (
     FIRST_OFFSET,
@@ -49,16 +47,17 @@ from stratalog.objectlog.stored import (
     writer_label,
 )
 from stratalog.objectlog.tree import Window
+from stratalog.renamed import renamed_function
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
-    Blob,
-    Landed,
+    Document,
     Patience,
     PatientStore,
     StoreLike,
-    create,
+    Superseded,
+    Version,
     open_store,
-    swap,
+    read_versions,
 )
 
 PIN_TIMEOUT_S = 60.0
@@ -68,11 +67,14 @@ LATEST_US = 2**63 - 1
 class Pin:
     """One version of a pin: what it says, and the witness needed to change it."""
 
-    def __init__(self, pins: PinStore, name: str, stored: StoredPin, etag: str) -> None:
+    def __init__(self, pins: PinStore, name: str, version: Version[StoredPin]) -> None:
         self._pins = pins
-        self._stored = stored
-        self._etag = etag
+        self._version = version
         self._name = name
+
+    @property
+    def _stored(self) -> StoredPin:
+        return self._version.value
 
     @property
     def name(self) -> str:
@@ -124,7 +126,7 @@ class Pin:
         return await self._pins._renew(self, expires_us)
 
     async def release(self) -> None:
-        """Let go. What only this pin held goes with the next collection. Again without harm."""
+        """Release the hold. Idempotent. The next collection deletes what only this pin held."""
         await self._pins._release(self)
 
     def __repr__(self) -> str:
@@ -160,16 +162,28 @@ class PinStore:
         ``Trimmed`` if the stretch is not, or no longer, all there. Without ``reuse`` the name of a
         pin that was released counts as taken for ever.
         """
-        path = pin_path(name)
+        document = self._document(name)
         check_offset(from_offset)
         _check(note, expires_us, to_offset)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
         stored = self._holding(manifest, from_offset, to_offset, note, expires_us)
-        return await self._confirm(await self._claim(name, path, stored, reuse))
 
-    async def use_up(self, name: str) -> None:
-        """See to it that a pin of this name holds nothing, and never will: see ``reuse``."""
+        def make(before: StoredPin | None) -> StoredPin:
+            if before is not None and not reuse:
+                raise document.taken()
+            if before is not None and not before.is_cleared:
+                raise Exists(
+                    f"the last pin {name!r} was released but not collected yet",
+                    path=document.path,
+                    hint="Choose another name, or collect first.",
+                )
+            return stored
+
+        return await self._confirm(Pin(self, name, await document.create(make)))
+
+    async def retire(self, name: str) -> None:
+        """Make sure that a pin of this name holds nothing and never will: see ``reuse``."""
         nowhere, now_us = LogPosition(FIRST_OFFSET), self._runtime.now_us()
         tombstone = StoredPin(
             start=nowhere,
@@ -180,23 +194,20 @@ class PinStore:
             note="",
             created_us=now_us,
             format=FORMAT,
-            write_id=self._runtime.new_id(),
             released=True,
         )
-        path, patience = pin_path(name), Patience(self._runtime, PIN_TIMEOUT_S)
-        try:
-            await create(self._store, path, tombstone.to_json(), patience)
-        except Exists:
-            stored, etag = await read_pin(self._store, path)
-            await self._release(Pin(self, name, stored, etag))
+        if isinstance(await self._document(name).try_put(None, tombstone), Superseded):
+            await self._release(Pin(self, name, await read_pin(self._store, name)))
+
+    use_up = renamed_function("PinStore.use_up", retire)
 
     async def _confirm(self, pin: Pin) -> Pin:
-        """The pin, once the manifest, read after it was written, has what it points to.
+        """The pin, once a manifest that was read after it was written has what it points to.
 
-        Only by whoever has written it: to one who fails here it is of no use, and is released.
+        Only its writer calls this. A pin that cannot be confirmed is released.
         """
         patience = Patience(self._runtime, PIN_TIMEOUT_S)
-        path = pin_path(pin.name)
+        document = self._document(pin.name)
         while True:
             manifest, _ = await load_manifest(self._store)
             if is_being_destroyed(manifest):
@@ -210,18 +221,14 @@ class PinStore:
             except Trimmed:
                 await self._release(pin)
                 raise
-            pin = Pin(self, pin.name, stored, await self._swap(path, stored, pin._etag, pin.name))
+            pin = Pin(self, pin.name, await document.put(pin._version, stored))
             if not await patience.pause():
                 await self._release(pin)
-                raise Unavailable("the log changes too fast to be pinned", path=path)
+                raise Unavailable("the log changes too fast to be pinned", path=document.path)
 
     async def load(self, name: str) -> Pin:
         """The pin as it is now. ``NotFound`` if there is none, or it was released."""
-        path = pin_path(name)
-        stored, etag = await read_pin(self._store, path)
-        if stored.released:
-            raise no_pin(name, path)
-        return Pin(self, name, stored, etag)
+        return Pin(self, name, await self._document(name).load())
 
     async def list(self) -> Pins:
         """All pins that hold something, by name."""
@@ -229,41 +236,27 @@ class PinStore:
 
     async def list_all(self) -> Pins:
         """Also those that are released and not cleared yet."""
-        names = [
-            name
-            async for row in self._store.list(PIN_PREFIX)
-            if legal_name(name := row.path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX))
-            and row.path == pin_path(name)
-        ]
-        found: Pins = []
-        for start in range(0, len(names), READS_AT_ONCE):
-            some = names[start : start + READS_AT_ONCE]
-            read = await asyncio.gather(*(read_pin(self._store, pin_path(name)) for name in some))
-            found += [
-                Pin(self, name, stored, etag)
-                for name, (stored, etag) in zip(some, read, strict=True)
-                if not stored.is_cleared
-            ]
-        return found
+        found = await read_versions(
+            self._store, PIN_PREFIX, decode_pin, partial(name_in, PIN_PREFIX)
+        )
+        return [Pin(self, *each) for each in found if not each[1].value.is_cleared]
 
-    async def sort_out(self) -> tuple[Pins, Pins]:
-        """The pins that hold something, and those that do not and wait to be cleared.
+    async def release_expired(self) -> tuple[Pins, Pins]:
+        """The pins that hold something, and those that were released and wait to be cleared.
 
-        One whose expiry is past is released on the way, unless its owner is faster.
+        A pin whose expiry is past is released on the way, unless its owner is faster.
         """
         held: Pins = []
-        let_go: Pins = []
+        released: Pins = []
         now_us = self._runtime.now_us()
         for pin in await self.list_all():
-            released = pin if pin._stored.released else None
-            if released is None and pin._stored.is_past(now_us):
+            if not pin._stored.released and pin._stored.is_past(now_us):
                 with contextlib.suppress(Conflict):
-                    released = await self._replaced(pin, released=True)
-            if released is None:
-                held.append(pin)
-            else:
-                let_go.append(released)
-        return held, let_go
+                    pin = await self._replaced(pin, released=True)
+            (released if pin._stored.released else held).append(pin)
+        return held, released
+
+    sort_out = renamed_function("PinStore.sort_out", release_expired)
 
     async def clear(self, pin: Pin) -> None:
         """Forget the pointers of a released pin, once nothing is left of what only it held."""
@@ -299,71 +292,36 @@ class PinStore:
             created_us=self._runtime.now_us(),
             expires_us=expires_us,
             format=FORMAT,
-            write_id=self._runtime.new_id(),
         )
-
-    async def _claim(self, name: str, path: str, stored: StoredPin, reuse: bool) -> Pin:
-        """Write the first version, over a tombstone if there is one that is cleared."""
-        try:
-            patience = Patience(self._runtime, PIN_TIMEOUT_S)
-            etag = await create(self._store, path, stored.to_json(), patience)
-            return Pin(self, name, stored, etag)
-        except Exists:
-            before, witness = await read_pin(self._store, path)
-        if not before.released or not reuse:
-            raise Exists(f"there is already a pin {name!r}", path=path)
-        if not before.is_cleared:
-            raise Exists(
-                f"the last pin {name!r} was released but not collected yet",
-                path=path,
-                hint="Choose another name, or collect first.",
-            )
-        # What lies there may have been this very version, created after all and then collected.
-        stored = msgspec.structs.replace(stored, write_id=self._runtime.new_id())
-        return Pin(self, name, stored, await self._swap(path, stored, witness, name))
 
     async def _renew(self, pin: Pin, expires_us: int | None) -> Pin:
         _check("", expires_us, None)
         try:
             return await self._replaced(pin, expires_us=expires_us)
         except Conflict:
-            stored, _ = await read_pin(self._store, pin_path(pin.name))
-            if not stored.released:
+            if not (await read_pin(self._store, pin.name)).value.released:
                 raise
-            manifest, _ = await load_manifest(self._store)
-            raise let_go_of_pin(pin.name, manifest) from None
+            raise await why_released(self._store, pin.name) from None
 
     async def _release(self, pin: Pin) -> None:
-        while True:
-            if pin._stored.released:
-                return
-            try:
-                await self._replaced(pin, released=True)
-                return
-            except Conflict:
-                stored, etag = await read_pin(self._store, pin_path(pin.name))
-                pin = Pin(self, pin.name, stored, etag)
+        async def released(stored: StoredPin) -> StoredPin | None:
+            return None if stored.released else msgspec.structs.replace(stored, released=True)
+
+        await self._document(pin.name).change(released, before=pin._version)
 
     async def _replaced(self, pin: Pin, **changes: object) -> Pin:
-        write_id = self._runtime.new_id()
-        stored = msgspec.structs.replace(pin._stored, write_id=write_id, **changes)
-        etag = await self._swap(pin_path(pin.name), stored, pin._etag, pin.name)
-        return Pin(self, pin.name, stored, etag)
+        stored = msgspec.structs.replace(pin._stored, **changes)
+        return Pin(self, pin.name, await self._document(pin.name).put(pin._version, stored))
 
-    async def _swap(self, path: str, stored: StoredPin, witness: str, name: str) -> str:
-        def is_ours(blob: Blob) -> bool:
-            return decode_pin(blob.data, path).write_id == stored.write_id
-
-        patience = Patience(self._runtime, PIN_TIMEOUT_S)
-        settled = await swap(self._store, path, stored.to_json(), witness, is_ours, patience)
-        if isinstance(settled, Landed):
-            return settled.etag
-        if not settled.answered:
-            raise Unknown(f"the pin {name!r} was changed by others meanwhile", path=path)
-        raise Conflict(
-            f"the pin {name!r} was changed since it was loaded",
-            path=path,
-            hint="Load it again, then decide.",
+    def _document(self, name: str) -> Document[StoredPin]:
+        return Document(
+            self._store,
+            pin_path(name),
+            decode_pin,
+            label=f"pin {name!r}",
+            runtime=self._runtime,
+            timeout_s=PIN_TIMEOUT_S,
+            is_tombstone=lambda stored: stored.released,
         )
 
 

@@ -9,18 +9,19 @@ forward: collection still waits for the slowest.
     retain    read cursor ──► read policy ──► move the cursor
 
 The cursor is there before the policy, and goes after it. Each first reads what the other one
-changes last, with the witness that it needs in the end, so whoever comes in between is noticed. Why
-the cursor is written once more is told in ``docs/design/012-policy.md``.
+changes last, with the witness that it needs in the end, so a change in between is noticed.
+``docs/design/012-policy.md`` says why the cursor is written once more.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
-from stratalog.errors import Conflict, Exists, NotFound, Trimmed, Unknown
+from stratalog.errors import Conflict, Exists, NotFound, Trimmed
 from stratalog.objectlog.holds.cursor import Cursor, CursorStore
 from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import (
@@ -33,22 +34,13 @@ from stratalog.objectlog.stored import (
     Manifest,
     Policy,
     Snapshot,
+    decode_document,
     load_manifest,
-    refuse_newer_format,
     writer_label,
 )
 from stratalog.objectlog.tree import Cut, Tree, find_retention_cut, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import (
-    Blob,
-    Landed,
-    Patience,
-    PatientStore,
-    StoreLike,
-    create,
-    open_store,
-    swap,
-)
+from stratalog.store import Document, PatientStore, StoreLike, Version, open_store
 
 log = logging.getLogger(__name__)
 
@@ -82,72 +74,65 @@ class PolicyStore:
         store = open_store(url)
         self._store = PatientStore(store, runtime, POLICY_TIMEOUT_S)
         self._cursors = CursorStore(store, writer=writer, runtime=runtime)
+        self._document = Document(
+            self._store,
+            POLICY_PATH,
+            partial(decode_document, Policy),
+            label="policy",
+            runtime=runtime,
+            timeout_s=POLICY_TIMEOUT_S,
+            is_tombstone=lambda stored: stored.removed,
+            hint_if_missing="Set one: `stratalog policy set`.",
+            hint_if_changed="Look at it with `stratalog policy get`, then decide again.",
+        )
         self._writer = writer_label(writer)
         self._runtime = runtime
 
     async def load(self) -> Policy:
         """The policy as it is now. ``NotFound`` if there is none."""
-        found, _ = await self._read()
-        if found is None or found.removed:
-            raise NotFound(
-                "there is no policy", path=POLICY_PATH, hint="Set one: `stratalog policy set`."
-            )
-        return found
+        return (await self._document.load()).value
 
     async def set(self, policy: Policy) -> Policy:
         """Put this policy in the place of whatever is there; gives it as it is stored.
 
-        What is still in the log is held from its first offset on, also what an earlier policy had
-        let go. ``Conflict`` if others change the policy meanwhile, or while a collection is under
-        way that an earlier one allowed.
+        The log is held from its first offset on, also what an earlier policy had released.
+        ``Conflict`` if others change the policy meanwhile, or while a collection is under way that
+        an earlier policy allowed.
         """
         policy.check_useful()
-        before, etag = await self._read()
+        before = await self._document.read()
         cursor = await self._take_hold()
-        is_same = before is not None and before.to_dict() == policy.to_dict()
+        is_same = before is not None and before.value.to_dict() == policy.to_dict()
         stored = msgspec.structs.replace(
-            policy,
-            judged=before.judged if before is not None and is_same else None,
-            epoch_us=self._runtime.now_us(),
-            writer=self._writer,
-            format=FORMAT,
-            write_id=self._runtime.new_id(),
+            self._stamped(policy, before),
+            judged=before.value.judged if before is not None and is_same else None,
             removed=False,
-            unknown=before.unknown if before is not None else None,
         )
-        await self._put(stored, etag)
+        version = await self._document.put(before, stored)
         if before is not None:
             await self._hold_once_more(cursor)
-        return stored
+        return version.value
 
     async def remove(self) -> None:
         """Remove the policy, then its cursor. ``NotFound`` if there is neither."""
         for attempt in range(ATTEMPTS_MAX):
             cursor = await self._cursor()
-            found, etag = await self._read()
-            has_policy = found is not None and not found.removed
+            found = await self._document.read()
+            has_policy = found is not None and not found.value.removed
             if cursor is None and not has_policy:
                 if attempt == 0:
                     raise NotFound("there is no policy to remove", path=POLICY_PATH)
                 return None
             if attempt and has_policy:
-                raise _changed()
-            tombstone = Policy(
-                epoch_us=self._runtime.now_us(),
-                writer=self._writer,
-                format=FORMAT,
-                write_id=self._runtime.new_id(),
-                removed=True,
-                unknown=found.unknown if found is not None else None,
-            )
-            await self._put(tombstone, etag)
+                raise self._document.changed()
+            await self._document.put(found, self._stamped(Policy(removed=True), found))
             if cursor is None:
                 return None
             try:
                 return await cursor.delete()
             except Conflict:
                 continue  # retention has moved it, or another one holds the log now
-        raise _changed()
+        raise self._document.changed()
 
     async def hold(self) -> int:
         """From where on the log is held. Makes the cursor again if somebody has deleted it."""
@@ -155,10 +140,10 @@ class PolicyStore:
         if cursor is not None:
             return cursor.offset
         cursor = await self._take_hold()
-        found, _ = await self._read()
-        if found is None or found.removed:
+        found = await self._document.read()
+        if found is None or found.value.removed:
             await cursor.delete()
-            raise _changed()
+            raise self._document.changed()
         return cursor.offset
 
     async def retain(
@@ -171,10 +156,10 @@ class PolicyStore:
         will be left of it.
         """
         cursor = await self._cursor()
-        found, _ = await self._read()
-        if cursor is None or found is None or found.write_id != policy.write_id:
-            await load_manifest(self._store)  # without a log, `NotFound` tells more
-            raise _changed()
+        found = await self._document.read()
+        if cursor is None or found is None or found.value.write_id != policy.write_id:
+            await load_manifest(self._store)  # without a log, `NotFound` is the better error
+            raise self._document.changed()
         rule = policy.retain
         if rule is None:
             return Retained(cursor.offset, cursor.offset, 0)
@@ -188,18 +173,17 @@ class PolicyStore:
 
     async def check_live(self, live: Live | None) -> None:
         """``Conflict`` unless this is still what lives, as the policy says."""
-        found, _ = await self._read()
-        if found is None or found.removed or found.live != live:
-            raise _changed()
+        found = await self._document.read()
+        if found is None or found.value.removed or found.value.live != live:
+            raise self._document.changed()
 
     async def note_judged(self, policy: Policy, up_to: int) -> bool:
         """Write down how far the rule was asked. False if the policy was changed since."""
-        found, etag = await self._read()
-        if found is None or found.write_id != policy.write_id:
+        found = await self._document.read()
+        if found is None or found.value.write_id != policy.write_id:
             return False
-        noted = msgspec.structs.replace(found, judged=up_to, write_id=self._runtime.new_id())
         try:
-            await self._put(noted, etag)
+            await self._document.put(found, msgspec.structs.replace(found.value, judged=up_to))
         except Conflict:
             return False
         return True
@@ -226,12 +210,12 @@ class PolicyStore:
             except Conflict as error:
                 if error.path == GARBAGE_PATH:
                     raise
-        raise _changed()
+        raise self._document.changed()
 
     async def _hold_once_more(self, cursor: Cursor) -> None:
-        """Let nobody move the cursor any more who has read the policy before this one.
+        """Invalidate the cursor as those have loaded it who read the policy before this one.
 
-        What a collection is taking just now was let go before this policy was there.
+        What a collection is taking just now was released before this policy was there.
         """
         try:
             await cursor.move(cursor.offset)
@@ -241,7 +225,7 @@ class PolicyStore:
             except (Conflict, Trimmed) as error:
                 if await self._cursor() is None:
                     raise
-                log.info("what an earlier policy let go is being collected: %s", error)
+                log.info("what an earlier policy released is being collected: %s", error)
 
     # The tree
 
@@ -257,44 +241,13 @@ class PolicyStore:
 
         return await on_newest_tree(self._store, find)
 
-    # The object
-
-    async def _read(self) -> tuple[Policy | None, str | None]:
-        try:
-            blob = await self._store.get(POLICY_PATH)
-        except NotFound:
-            return None, None
-        return _decoded(blob), blob.etag
-
-    async def _put(self, stored: Policy, etag: str | None) -> None:
-        patience = Patience(self._runtime, POLICY_TIMEOUT_S)
-        data = stored.to_json()
-        if etag is None:
-            try:
-                await create(self._store, POLICY_PATH, data, patience)
-            except Exists:
-                raise _changed() from None
-            return
-
-        def is_ours(blob: Blob) -> bool:
-            return _decoded(blob).write_id == stored.write_id
-
-        settled = await swap(self._store, POLICY_PATH, data, etag, is_ours, patience)
-        if isinstance(settled, Landed):
-            return
-        if not settled.answered:
-            raise Unknown("the policy was changed by others meanwhile", path=POLICY_PATH)
-        raise _changed()
-
-
-def _decoded(blob: Blob) -> Policy:
-    refuse_newer_format(blob.data)
-    return Policy.from_json(blob.data, POLICY_PATH)
-
-
-def _changed() -> Conflict:
-    return Conflict(
-        "the policy was changed by others meanwhile",
-        path=POLICY_PATH,
-        hint="Look at it with `stratalog policy get`, then decide again.",
-    )
+    def _stamped(self, policy: Policy, before: Version[Policy] | None) -> Policy:
+        """A policy as this writer stores it now, in the place of the one before."""
+        return msgspec.structs.replace(
+            policy,
+            epoch_us=self._runtime.now_us(),
+            writer=self._writer,
+            format=FORMAT,
+            write_id=None,
+            unknown=None if before is None else before.value.unknown,
+        )

@@ -9,10 +9,11 @@ Persisted: keep stable.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
-from stratalog.errors import Invalid, NotFound, Trimmed
-from stratalog.objectlog.holds.cursor import legal_name
+from stratalog.errors import NotFound, Trimmed
+from stratalog.objectlog.holds.hold_names import path_of
 from stratalog.objectlog.stored import (
     Entry,
     Fragment,
@@ -21,14 +22,13 @@ from stratalog.objectlog.stored import (
     Natural,
     SnapshotPointer,
     StoredObject,
+    decode_document,
     load_manifest,
-    refuse_newer_format,
 )
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import Store
+from stratalog.store import Store, Version, read_version
 
 PIN_PREFIX = "pin/"
-PIN_SUFFIX = ".json"
 
 
 class PinnedManifest(Manifest, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,39 +92,32 @@ class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+decode_pin = partial(decode_document, StoredPin)
+
+
 def pin_path(name: str) -> str:
     """Where a pin is stored. ``Invalid`` for a name that is not one."""
-    if not legal_name(name):
-        raise Invalid(f"not a pin name: {name!r}", hint="Use letters, digits and underscores.")
-    return f"{PIN_PREFIX}{name}{PIN_SUFFIX}"
+    return path_of(PIN_PREFIX, name, "pin")
 
 
-def decode_pin(data: bytes, path: str) -> StoredPin:
-    refuse_newer_format(data)
-    return StoredPin.from_json(data, path)
-
-
-async def read_pin(store: Store, path: str) -> tuple[StoredPin, str]:
-    try:
-        blob = await store.get(path)
-    except NotFound:
-        raise no_pin(path.removeprefix(PIN_PREFIX).removesuffix(PIN_SUFFIX), path) from None
-    return decode_pin(blob.data, path), blob.etag
+async def read_pin(store: Store, name: str) -> Version[StoredPin]:
+    """The newest version of a pin, which may be released. ``NotFound`` if there never was one."""
+    path = pin_path(name)
+    found = await read_version(store, path, decode_pin)
+    if found is None:
+        raise NotFound(f"there is no pin {name!r}", path=path)
+    return found
 
 
 async def load_pinned(store: Store, name: str) -> tuple[Manifest, str]:
     """What a pin holds, as a reader walks it. ``Trimmed`` once it is released."""
-    stored, etag = await read_pin(store, pin_path(name))
-    if stored.released:
-        manifest, _ = await load_manifest(store)
-        raise let_go_of_pin(name, manifest)
-    return stored.as_manifest(), etag
+    pin = await read_pin(store, name)
+    if pin.value.released:
+        raise await why_released(store, name)
+    return pin.value.as_manifest(), pin.etag
 
 
-def let_go_of_pin(name: str, manifest: Manifest) -> Trimmed:
-    first = manifest.first_offset
-    return Trimmed(f"the pin {name!r} was released", first_offset=first)
-
-
-def no_pin(name: str, path: str) -> NotFound:
-    return NotFound(f"there is no pin {name!r}", path=path)
+async def why_released(store: Store, name: str) -> Trimmed:
+    """The error for a pin that holds nothing any more. It says where the log begins."""
+    manifest, _ = await load_manifest(store)
+    return Trimmed(f"the pin {name!r} was released", first_offset=manifest.first_offset)

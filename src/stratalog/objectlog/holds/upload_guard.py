@@ -1,34 +1,33 @@
-"""A stage: spares the uploads of a long job until they are linked, one JSON object changed by CAS.
+"""An upload guard: spares the uploads of a long job until they are linked. A CAS document.
 
     path      stage/{incarnation}.json
     fields    incarnation, owner, note, epoch_us, write_id, state,
               then when set: query, batch, job
 
 A writer whose upload meets a sweep uploads again, which is cheap. A job that has uploaded for
-hours cannot. It registers a stage before its first upload, and the sweep leaves the objects of its
-incarnation alone while the stage is live. ``owner``, ``note`` and ``epoch_us`` (when it was
-registered) are for people, who may revoke the stage of a job that is gone. ``query`` and ``batch``
-say for what is uploaded, if that is a numbered batch (see ``sinking``): once the manifest has it,
-the stage is over, whoever has linked it, and the sweep releases it. ``job`` is the incarnation of
-another stage, that of the whole job of which this is a part: when that one is not live any more,
-this one is over too, also if it was registered later.
+hours cannot. It registers a guard before its first upload, and the sweep spares the objects of its
+incarnation while the guard is live. ``owner``, ``note`` and ``epoch_us`` (when it was registered)
+are for people, who may revoke the guard of a job that is gone. ``query`` and ``batch`` name the
+numbered batch that is uploaded, if it is one (see ``bulk_commit``): once the manifest has the
+batch, the guard is over, whoever has linked it, and the sweep releases it. ``job`` is the
+incarnation of the guard of the whole job of which this is a part: when that one is not live any
+more, this one is over too, also if it was registered later.
 
     live ──► released      by the job, when it has linked its objects or given them up
     live ──► revoked       by a person; the sweep may take the objects, so the job cannot link them
     revoked ──► released   by the job, when it has noticed
 
-A job links in this order: read the manifest, read the stage, put the manifest (``Stage.link``). A
-sweep revokes, then raises the epoch, which is a put on the manifest too. So a job that saw its
-stage alive either wins against that put or loses its own.
+A job links in this order: read the manifest, read the guard, put the manifest
+(``UploadGuard.link``). A sweep revokes, then raises the epoch, which is a put on the manifest too.
+So a job that saw its guard alive either wins against that put or loses its own.
 
-The sweep deletes released stages. A revoked one stays: the put that registered it may arrive a
-second time, and must not bring the stage of a job that still runs back to life. Persisted: keep
-stable.
+The sweep deletes released guards. A revoked one stays: the put that registered it may arrive a
+second time, and must not bring the guard of a job that still runs back to life. Persisted, also the
+old name in paths: keep stable.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
@@ -49,26 +48,24 @@ from stratalog.objectlog.stored import (
 from stratalog.objectlog.tree import DELETE_BATCH, Change, amend, delete_surely
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
-    Blob,
-    Landed,
+    Document,
     Patience,
     PatientStore,
     Store,
     StoreLike,
-    create,
     open_store,
-    swap,
+    read_versions,
 )
 
-STAGE_PREFIX = "stage/"
-STAGE_TIMEOUT_S = 60.0
-READS_AT_ONCE = 32
+UPLOAD_GUARD_PREFIX = "stage/"
+UPLOAD_GUARD_TIMEOUT_S = 60.0
+LOOK_HINT = "Look for it with `stratalog sweep --dry-run`."
 NOTE_LENGTH_MAX = 1000
 
 State = Literal["live", "revoked", "released"]
 
 
-class StoredStage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+class StoredUploadGuard(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """The stored object."""
 
     what: ClassVar[str] = "stage"
@@ -86,7 +83,7 @@ class StoredStage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     def is_over(self, manifest: Manifest, live: Collection[str]) -> bool:
         """Whether what it protects is linked or never will be, as its batch or its job tells.
 
-        ``live`` are the incarnations of all stages that are live.
+        ``live`` are the incarnations of all guards that are live.
         """
         if self.job is not None and self.job not in live:
             return True
@@ -95,13 +92,14 @@ class StoredStage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return (manifest.sinks or {}).get(self.query, -1) >= self.batch
 
 
-class Stage:
-    """The stage of a job that runs. Made by ``Stage.register``."""
+class UploadGuard:
+    """The upload guard of a job that runs. Made by ``UploadGuard.register``."""
 
     def __init__(
         self, store: Store, names: UploadNames, manifest: Manifest, runtime: Runtime
     ) -> None:
         self._store = store
+        self._guards = UploadGuardStore(store, runtime=runtime)
         self._names = names
         self._manifest = manifest
         self._runtime = runtime
@@ -118,13 +116,13 @@ class Stage:
         batch: int | None = None,
         job: str | None = None,
         runtime: Runtime = DEFAULT_RUNTIME,
-    ) -> Stage:
-        """A new stage, live from now on. ``owner`` is the host and the process if none is given."""
-        store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
+    ) -> UploadGuard:
+        """A new guard, live from now on. ``owner`` is the host and the process if none is given."""
+        store = PatientStore(open_store(url), runtime, UPLOAD_GUARD_TIMEOUT_S)
         manifest, _ = await load_manifest(store)
         manifest.check_writable()
         names = UploadNames(runtime)
-        stored = StoredStage(
+        stored = StoredUploadGuard(
             incarnation=names.incarnation,
             owner=writer_label(owner),
             note=_checked_note(note),
@@ -135,9 +133,9 @@ class Stage:
             batch=batch,
             job=job,
         )
-        patience = Patience(runtime, STAGE_TIMEOUT_S)
-        await create(store, stage_path(names.incarnation), stored.to_json(), patience)
-        return cls(store, names, manifest, runtime)
+        guard = cls(store, names, manifest, runtime)
+        await guard._guards.create(stored)
+        return guard
 
     @property
     def incarnation(self) -> str:
@@ -145,12 +143,12 @@ class Stage:
 
     @property
     def manifest(self) -> Manifest:
-        """The log as it was just before the stage was registered."""
+        """The log as it was just before the guard was registered."""
         return self._manifest
 
     @property
     def names(self) -> UploadNames:
-        """The names that this stage protects: upload under these."""
+        """The names that are guarded: upload under these."""
         return self._names
 
     async def is_live(self) -> bool:
@@ -158,140 +156,121 @@ class Stage:
         if self._released:
             return False
         try:
-            stored, _ = await load_stage(self._store, self.incarnation)
+            return (await self._guards.load(self.incarnation)).state == "live"
         except NotFound:
             return False
-        return stored.state == "live"
 
     async def check_live(self) -> None:
-        """``Conflict`` unless the stage is live. Call it between reading and putting a manifest."""
+        """``Conflict`` unless the guard is live. Call it between reading and putting a manifest."""
         if not await self.is_live():
             raise Conflict(
-                f"the stage {self.incarnation} is not live any more; its uploads may be gone",
-                path=stage_path(self.incarnation),
-                hint="Register another stage and upload again.",
+                f"the upload guard {self.incarnation} is not live; its uploads may be gone",
+                path=upload_guard_path(self.incarnation),
+                hint="Register another one and upload again.",
             )
 
     async def link(self, change: Change) -> Manifest:
-        """Put a change that links what was uploaded, or ``Conflict`` if the stage was revoked.
+        """Put a change that links what was uploaded, or ``Conflict`` if the guard was revoked.
 
-        The stage is read after the manifest and before the put, each time.
+        The guard is read after the manifest and before the put, each time.
         """
-        patience = Patience(self._runtime, STAGE_TIMEOUT_S)
+        patience = Patience(self._runtime, UPLOAD_GUARD_TIMEOUT_S)
         return await amend(self._store, change, patience, check=self.check_live)
 
     async def release(self) -> None:
         """Promise to link nothing more. What was not linked is left to the sweep."""
         self._released = True
-        await release_stage(self._store, self.incarnation, self._runtime)
+        await self._guards.release(self.incarnation)
 
 
-async def list_stages(url: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> list[StoredStage]:
-    """All stages of a log, also those that are not live any more."""
-    store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
-    names = [own(row.path) async for row in store.list(STAGE_PREFIX)]
-    listed = [
-        name.incarnation
-        for name in names
-        if name is not None and name.kind is Kind.STAGE and name.incarnation is not None
-    ]
-    found: list[StoredStage] = []
-    for start in range(0, len(listed), READS_AT_ONCE):
-        some = listed[start : start + READS_AT_ONCE]
-        read = await asyncio.gather(*(_peek(store, incarnation) for incarnation in some))
-        found += [stored for stored in read if stored is not None]
-    return found
+class UploadGuardStore:
+    """The upload guards of one log."""
 
+    def __init__(self, url: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> None:
+        store = open_store(url)
+        if not isinstance(store, PatientStore):
+            store = PatientStore(store, runtime, UPLOAD_GUARD_TIMEOUT_S)
+        self._store = store
+        self._runtime = runtime
 
-async def _peek(store: Store, incarnation: str) -> StoredStage | None:
-    """A stage that was listed. None if it has been deleted since."""
-    try:
-        return (await load_stage(store, incarnation))[0]
-    except NotFound:
-        return None
+    async def create(self, stored: StoredUploadGuard) -> None:
+        await self._document(stored.incarnation).put(None, stored)
 
+    async def load(self, incarnation: str) -> StoredUploadGuard:
+        """The guard as it is now. ``NotFound`` if there is none."""
+        return (await self._document(incarnation).load()).value
 
-async def remove_stages(
-    url: StoreLike, incarnations: Sequence[str], *, runtime: Runtime = DEFAULT_RUNTIME
-) -> None:
-    """Delete stages whose objects are all linked, or are given up by whoever uploaded them."""
-    store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
-    paths = [stage_path(each) for each in incarnations]
-    for start in range(0, len(paths), DELETE_BATCH):
-        some = paths[start : start + DELETE_BATCH]
-        await delete_surely(store, some, Patience(runtime, STAGE_TIMEOUT_S))
+    async def list(self) -> list[StoredUploadGuard]:
+        """All guards, also those that are not live any more."""
+        found = await read_versions(self._store, UPLOAD_GUARD_PREFIX, _decode, _incarnation_in)
+        return [version.value for _, version in found]
 
+    async def remove(self, incarnations: Sequence[str]) -> None:
+        """Delete guards whose objects are all linked, or are given up by the job itself."""
+        paths = [upload_guard_path(each) for each in incarnations]
+        for start in range(0, len(paths), DELETE_BATCH):
+            some = paths[start : start + DELETE_BATCH]
+            await delete_surely(self._store, some, Patience(self._runtime, UPLOAD_GUARD_TIMEOUT_S))
 
-async def revoke_stage(
-    url: StoreLike, incarnation: str, *, runtime: Runtime = DEFAULT_RUNTIME
-) -> StoredStage:
-    """See to it that a stage is not live any more: its job can link nothing from now on.
+    async def revoke(self, incarnation: str) -> StoredUploadGuard:
+        """See to it that a guard is not live any more: its job can link nothing from now on.
 
-    ``NotFound`` if there is none. One that was released or revoked before stays as it is.
-    """
-    store = PatientStore(open_store(url), runtime, STAGE_TIMEOUT_S)
-    return await _move(store, incarnation, ("live",), "revoked", runtime)
+        ``NotFound`` if there is none. One that was released or revoked before stays as it is.
+        """
+        return await self._move(incarnation, ("live",), "revoked")
 
+    async def release(self, incarnation: str) -> None:
+        """Promise that nothing more under this guard is linked. Idempotent."""
+        with contextlib.suppress(NotFound):  # swept already, if this is the second call
+            await self._move(incarnation, ("live", "revoked"), "released")
 
-async def release_stage(store: Store, incarnation: str, runtime: Runtime) -> None:
-    """Promise that nothing more of this stage is linked. Again without harm."""
-    with contextlib.suppress(NotFound):  # swept already, if this is the second call
-        await _move(store, incarnation, ("live", "revoked"), "released", runtime)
+    async def _move(
+        self, incarnation: str, before: tuple[State, ...], after: State
+    ) -> StoredUploadGuard:
+        """Bring a guard out of one of these states. States only go forward."""
 
+        async def moved(stored: StoredUploadGuard) -> StoredUploadGuard | None:
+            if stored.state not in before:
+                return None
+            return msgspec.structs.replace(stored, state=after)
 
-def stage_path(incarnation: str) -> str:
-    """Where a stage is stored. ``Invalid`` for text that is no incarnation."""
-    path = f"{STAGE_PREFIX}{incarnation}.json"
-    if own(path) is None:
-        raise Invalid(
-            f"not the incarnation of a stage: {incarnation!r}",
-            hint="Look for it with `stratalog sweep --dry-run`.",
+        return (await self._document(incarnation).change(moved)).value
+
+    def _document(self, incarnation: str) -> Document[StoredUploadGuard]:
+        return Document(
+            self._store,
+            upload_guard_path(incarnation),
+            _decode,
+            label=f"upload guard {incarnation}",
+            runtime=self._runtime,
+            timeout_s=UPLOAD_GUARD_TIMEOUT_S,
+            hint_if_missing=LOOK_HINT,
         )
+
+
+def upload_guard_path(incarnation: str) -> str:
+    """Where a guard is stored. ``Invalid`` for text that is no incarnation."""
+    path = f"{UPLOAD_GUARD_PREFIX}{incarnation}.json"
+    if own(path) is None:
+        raise Invalid(f"not the incarnation of an upload guard: {incarnation!r}", hint=LOOK_HINT)
     return path
 
 
-async def load_stage(store: Store, incarnation: str) -> tuple[StoredStage, str]:
-    path = stage_path(incarnation)
-    try:
-        blob = await store.get(path)
-    except NotFound:
-        raise NotFound(
-            f"there is no stage {incarnation}",
-            path=path,
-            hint="Look for it with `stratalog sweep --dry-run`.",
-        ) from None
-    stored = StoredStage.from_json(blob.data, path)
-    if stored.incarnation != incarnation:
+def _incarnation_in(path: str) -> str | None:
+    found = own(path)
+    return found.incarnation if found is not None and found.kind is Kind.STAGE else None
+
+
+def _decode(data: bytes, path: str) -> StoredUploadGuard:
+    stored, expected = StoredUploadGuard.from_json(data, path), _incarnation_in(path)
+    if stored.incarnation != expected:
         raise Corrupt(
-            f"{path} is the stage of another incarnation",
+            f"{path} is the guard of another incarnation",
             path=path,
-            expected=incarnation,
+            expected=expected,
             actual=stored.incarnation,
         )
-    return stored, blob.etag
-
-
-async def _move(
-    store: Store, incarnation: str, before: tuple[State, ...], after: State, runtime: Runtime
-) -> StoredStage:
-    """Bring a stage out of one of these states. One that is in another stays there.
-
-    States only go forward, so somebody else can be faster twice at most.
-    """
-    path = stage_path(incarnation)
-    patience = Patience(runtime, STAGE_TIMEOUT_S)
-    while True:
-        stored, etag = await load_stage(store, incarnation)
-        if stored.state not in before:
-            return stored
-        moved = msgspec.structs.replace(stored, state=after, write_id=runtime.new_id())
-
-        def is_ours(blob: Blob, write_id: str = moved.write_id) -> bool:
-            return StoredStage.from_json(blob.data, path).write_id == write_id
-
-        settled = await swap(store, path, moved.to_json(), etag, is_ours, patience)
-        if isinstance(settled, Landed):
-            return moved
+    return stored
 
 
 def _checked_note(note: str) -> str:

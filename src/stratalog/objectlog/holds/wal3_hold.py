@@ -4,14 +4,14 @@
     fields    position, epoch_us, writer: what wal3 itself writes, and nothing else
 
 wal3 collects nothing at or after any cursor. So this holds more than a pin does: it stops the cut
-at the first record that there is, and what comes later stays as well, until it is let go.
+at the first record that there is, and what comes later stays as well, until it is released.
 
 wal3's collector lists the cursors, writes down its plan, and later carries it out, without looking
-at the cursors again. A plan that is there already is seen here, and refused. One that is written
-down a moment later, by a collector that had listed before, is not: wal3 itself relies on time
-there, and so must whoever holds something in its logs.
+at the cursors again. A plan that is there already is seen here, and refused. A plan that is written
+a moment later, by a collector that had listed the cursors before, is not seen: wal3 relies on time
+there, and so must every hold on its logs.
 
-wal3 knows no tombstones either, so letting go deletes the object. Nobody else uses its name.
+wal3 knows no tombstones either, so releasing deletes the object. Nobody else uses its name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOLD_TIMEOUT_S = 60.0
 async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime) -> Manifest:
     """Hold everything that a log of wal3 has. Gives the manifest whose entries are held.
 
-    Again without harm. ``Conflict`` while wal3 is collecting.
+    Idempotent. ``Conflict`` while wal3 is collecting.
     """
     manifest, _ = await load_manifest(store)
     cursor = StoredCursor(
@@ -48,7 +48,7 @@ async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime)
     plan, _ = await load_garbage(store)
     manifest, _ = await load_manifest(store)
     if plan is not None and plan.first_to_keep.offset > manifest.first_offset:
-        await let_go_of_cursor(store, name, runtime)
+        await release_cursor_hold(store, name, runtime)
         raise Conflict(
             f"wal3 is collecting this log up to {plan.first_to_keep.offset}",
             path=GARBAGE_PATH,
@@ -58,8 +58,8 @@ async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime)
     return manifest
 
 
-async def let_go_of_cursor(store: Store, name: str, runtime: Runtime) -> None:
-    """Let wal3 collect again. Again without harm."""
+async def release_cursor_hold(store: Store, name: str, runtime: Runtime) -> None:
+    """Let wal3 collect again. Idempotent."""
     await delete_surely(store, [cursor_path(name)], _patience(runtime))
 
 

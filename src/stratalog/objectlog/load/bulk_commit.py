@@ -25,7 +25,7 @@ import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
 from stratalog.objectlog.append import BeforeLink
-from stratalog.objectlog.holds import load_stage
+from stratalog.objectlog.holds import UploadGuardStore
 from stratalog.objectlog.load.bulk_upload import Batch, UploadedFragment
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
@@ -181,16 +181,16 @@ class _Linking:
         doubtful = {
             each.incarnation for each in self._uploads if each.sweep_epoch != manifest.sweep_epoch
         }
+        guards = UploadGuardStore(self._reads, runtime=self._runtime)
 
         async def check(incarnation: str) -> None:
             try:
-                stored, _ = await load_stage(self._reads, incarnation)
-                is_live = stored.state == "live"
+                is_live = (await guards.load(incarnation)).state == "live"
             except NotFound:
                 is_live = False
             if not is_live:
                 raise Conflict(
-                    f"the stage {incarnation} is not live any more; its uploads may be gone",
+                    f"the upload guard {incarnation} is not live; its uploads may be gone",
                     hint="Write the batch again.",
                 )
 

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.stored import Compression, encode_staged, sealed
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
@@ -63,7 +63,7 @@ class BulkUpload:
     """Uploads the records of one task, in their order. Made by ``BulkUpload.open``."""
 
     def __init__(
-        self, store: Store, guard: Stage, compression: Compression, runtime: Runtime
+        self, store: Store, guard: UploadGuard, compression: Compression, runtime: Runtime
     ) -> None:
         self._store = store
         self._guard = guard
@@ -89,7 +89,7 @@ class BulkUpload:
         incarnation.
         """
         store = open_store(url)
-        guard = await Stage.register(
+        guard = await UploadGuard.register(
             store, owner=owner, note=note, query=query, batch=batch, job=job, runtime=runtime
         )
         if guard.manifest.seal is not None:
@@ -98,7 +98,7 @@ class BulkUpload:
         return cls(store, guard, compression, runtime)
 
     @property
-    def guard(self) -> Stage:
+    def guard(self) -> UploadGuard:
         return self._guard
 
     async def upload(self, bodies: pa.Array) -> UploadedFragment:

@@ -19,7 +19,6 @@ from stratalog.objectlog.stored.fragment import (
 )
 from stratalog.objectlog.stored.manifest import (
     FIRST_SEQ_NO,
-    FORMAT,
     LINKED_MAX,
     MANIFEST_PATH,
     Manifest,
@@ -27,18 +26,21 @@ from stratalog.objectlog.stored.manifest import (
     load_any_manifest,
     load_manifest,
     parse_manifest,
-    refuse_newer_format,
 )
-from stratalog.objectlog.stored.names import INCARNATION_LENGTH, UploadNames, writer_label
-from stratalog.objectlog.stored.notes import check_note
+from stratalog.objectlog.stored.names import (
+    INCARNATION_LENGTH,
+    UploadNames,
+    check_note,
+    writer_label,
+)
 from stratalog.objectlog.stored.ownership import Kind, is_sweepable, own
 from stratalog.objectlog.stored.plan import (
     GARBAGE_PATH,
     Compaction,
     Garbage,
     PlanState,
-    decode_garbage,
     load_garbage,
+    plan_document,
 )
 from stratalog.objectlog.stored.policy import (
     POLICY_CURSOR,
@@ -82,7 +84,7 @@ from stratalog.objectlog.stored.snapshot import (
     depth_of,
     in_base,
 )
-from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.objectlog.stored.stored_json import FORMAT, StoredObject, decode_document
 
 __all__ = [
     "BUCKET_FRAGMENTS",
@@ -134,8 +136,8 @@ __all__ = [
     "check_offset",
     "copy_note_of",
     "decode_described",
+    "decode_document",
     "decode_fragment",
-    "decode_garbage",
     "decode_items",
     "decode_manifest",
     "depth_of",
@@ -152,8 +154,8 @@ __all__ = [
     "load_manifest",
     "own",
     "parse_manifest",
+    "plan_document",
     "predecessor_of",
-    "refuse_newer_format",
     "seal_of",
     "sealed",
     "spans",

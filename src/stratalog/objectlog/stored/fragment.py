@@ -284,7 +284,7 @@ def spans(stored: Numbers, entry: Fragment, *, relative: bool) -> bool:
     if len(stored) != entry.count:
         return False
     if relative or not entry.is_sparse:
-        # Compared as bytes: NumPy would let go of the interpreter twice, and wait to get it back.
+        # Compared as bytes: NumPy would release the interpreter twice, and wait to get it back.
         dense = np.arange(start, start + len(stored), dtype=np.uint64)
         return stored.tobytes() == dense.tobytes()
     if not len(stored):

@@ -14,10 +14,10 @@ of the last 64 incarnations, newest last: it settles what became of a write whos
 ``sweep_epoch`` is raised by the sweep; an upload may be linked only under the epoch in which it
 began. It starts at a random number, so that what was uploaded for a log that was destroyed is not
 linked into one that was created in its place. ``name`` is what the log's herd calls it. What
-``seal``, ``predecessor``, ``fork`` and ``copy`` hold is told in ``seal``, ``forking`` and
-``copying``. ``sinks`` has the last batch of each query that writes in numbered batches (see
-``sinking``), at most 256 of them, none evicted. A log without ``write_id`` was made by wal3: it is
-read, never written. Persisted: keep stable.
+``seal``, ``predecessor``, ``fork`` and ``copy`` hold is described in ``seal``, ``fork_note`` and
+``copy_note``. ``sinks`` has the last batch of each query that writes in numbered batches (see
+``bulk_commit``), at most 256 of them, none evicted. A log without ``write_id`` was made by wal3: it
+is read, never written. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.stored.snapshot import Entry, SnapshotPointer, check_adjacent
-from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.objectlog.stored.stored_json import (
+    FORMAT,
+    StoredObject,
+    check_format,
+    decode_document,
+)
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import Store
 
 MANIFEST_PATH = "manifest/MANIFEST"
-FORMAT = "1.0"
-FORMAT_MAJOR = 1
 LINKED_MAX = 64
 FIRST_SEQ_NO = 1
 COPY_HINT = "Copy it into a log of your own to write to it."
@@ -216,38 +219,12 @@ def _check_sequence(fragments: Sequence[Fragment]) -> None:
             )
 
 
-def check_format(version: object) -> None:
-    """Refuse a newer major version: it may mean something else by the same names."""
-    major = version.partition(".")[0] if isinstance(version, str) else ""
-    if major.isdecimal() and (len(major) > 9 or int(major) > FORMAT_MAJOR):
-        raise Invalid(
-            f"the log has format {version}, this version reads up to {FORMAT_MAJOR}.x",
-            hint="Upgrade stratalog.",
-            expected=FORMAT_MAJOR,
-            actual=version,
-        )
-
-
-class _Versioned(msgspec.Struct):
-    format: object = None
-
-
-def refuse_newer_format(data: bytes) -> None:
-    """Look at the version of a stored object before anything else in it is believed."""
-    try:
-        version = msgspec.json.decode(data, type=_Versioned).format
-    except (ValueError, RecursionError):
-        version = None
-    check_format(version)
-
-
 def parse_manifest(data: bytes) -> Manifest:
     """Decode a stored manifest whose sums and ranges may not hold.
 
     A newer format is refused before it is misread.
     """
-    refuse_newer_format(data)
-    return Manifest.from_json(data, MANIFEST_PATH)
+    return decode_document(Manifest, data, MANIFEST_PATH)
 
 
 def decode_manifest(data: bytes) -> Manifest:

@@ -18,6 +18,7 @@ from stratalog.setsum import Setsum
 
 INCARNATION_LENGTH = 12
 LABEL_LENGTH_MAX = 200
+NOTE_LENGTH_MAX = 1000
 UPLOADS_PER_SHARE = 1_000_000
 
 _LABEL_HINT = "Give the name of a service, or none for the host and the process."
@@ -33,6 +34,20 @@ def writer_label(writer: str | None) -> str:
     if not 0 < len(label) <= LABEL_LENGTH_MAX:
         raise Invalid(f"a writer's name has 1 to {LABEL_LENGTH_MAX} characters", hint=_LABEL_HINT)
     return label
+
+
+def check_note(note: object) -> str:
+    """The note, if it is text that can be stored."""
+    if not isinstance(note, str) or len(note) > NOTE_LENGTH_MAX:
+        raise Invalid(f"a note is text of at most {NOTE_LENGTH_MAX} characters", hint="Shorten it.")
+    try:
+        note.encode()
+    except UnicodeEncodeError:
+        raise Invalid(
+            "a note is text, and half of a character is none",
+            hint='Decode bytes with errors="replace", not "surrogateescape".',
+        ) from None
+    return note
 
 
 class UploadNames:

@@ -1,9 +1,9 @@
-"""Which objects are a log's own. Their names tell, and nothing else is ever deleted.
+"""Which objects are a log's own, by their names. Nothing else is ever deleted.
 
-Whoever removes what another process has written must be sure whose it is. So a name is matched from
-end to end: the right folder, alphabet and length, and a bucket that fits its number. A file that a
-person or another program put beside the log matches nothing. Neither does an object of a kind
-that a later version adds: that version knows what refers to it, and this one does not.
+A process that removes what another one has written must be sure whose it is. So a name is matched
+from end to end: the right folder, alphabet and length, and a bucket that fits its number. A file
+that a person or another program put beside the log matches nothing. Neither does an object of a
+kind that a later version adds: that version knows what refers to it, and this one does not.
 """
 
 from __future__ import annotations

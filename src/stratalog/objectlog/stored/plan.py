@@ -23,18 +23,19 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import msgspec
 
-from stratalog.errors import NotFound
 from stratalog.objectlog.stored.fragment import Fragment
-from stratalog.objectlog.stored.manifest import FORMAT, Manifest, refuse_newer_format
+from stratalog.objectlog.stored.manifest import Manifest
 from stratalog.objectlog.stored.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.stored.snapshot import Entry, Snapshot, SnapshotPointer, depth_of
-from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.objectlog.stored.stored_json import FORMAT, StoredObject, decode_document
+from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import Store
+from stratalog.store import Document, Store, read_version
 
 GARBAGE_PATH = "gc/GARBAGE"
 
@@ -73,7 +74,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """One version of the plan."""
+    """One version of the plan of a collection or a compaction, named as wal3 names it."""
 
     what: ClassVar[str] = "plan of a collection"
 
@@ -222,15 +223,19 @@ def _ends(entries: Sequence[Entry]) -> tuple[int, int] | None:
     return (entries[0].start.offset, entries[-1].limit.offset) if entries else None
 
 
-def decode_garbage(data: bytes) -> Garbage:
-    refuse_newer_format(data)
-    return Garbage.from_json(data, GARBAGE_PATH)
+def plan_document(store: Store, runtime: Runtime, timeout_s: float) -> Document[Garbage]:
+    """The plan of a log, to be read and changed."""
+    return Document(
+        store,
+        GARBAGE_PATH,
+        partial(decode_document, Garbage),
+        label="plan of a collection",
+        runtime=runtime,
+        timeout_s=timeout_s,
+    )
 
 
 async def load_garbage(store: Store) -> tuple[Garbage | None, str | None]:
     """The stored plan and its etag. A log that was never collected has none."""
-    try:
-        blob = await store.get(GARBAGE_PATH)
-    except NotFound:
-        return None, None
-    return decode_garbage(blob.data), blob.etag
+    found = await read_version(store, GARBAGE_PATH, partial(decode_document, Garbage))
+    return (None, None) if found is None else (found.value, found.etag)

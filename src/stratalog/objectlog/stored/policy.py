@@ -8,10 +8,9 @@
     thresholds  live_share_min, new_records_min: when a compaction is worth its while
 
 ``judged`` is the offset after the last record that the rule was asked about; it goes when the rule
-changes. A part with fields that we do not know may say all it has to say in them: it is read, and
-what we do not know is not done. Removing writes a tombstone (``removed``), because a conditional
-delete does not exist everywhere. What the SQL means is the pipeline's business; here it is text.
-Persisted: keep stable.
+changes. A part may have fields that we do not know, and nothing else: it is read, and what we do
+not know is not done. Removing writes a tombstone (``removed``). What the SQL means is the
+pipeline's business; here it is text. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -124,8 +123,8 @@ class Policy(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def live_share_min(self) -> float:
         """Fragments of which less than this lives are rewritten."""
-        told = None if self.thresholds is None else self.thresholds.live_share_min
-        return LIVE_SHARE_MIN if told is None else told
+        share = None if self.thresholds is None else self.thresholds.live_share_min
+        return LIVE_SHARE_MIN if share is None else share
 
     @property
     def new_records_min(self) -> int:
@@ -133,9 +132,9 @@ class Policy(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
         By default one. With tombstones none: they become due by time alone.
         """
-        told = None if self.thresholds is None else self.thresholds.new_records_min
-        if told is not None:
-            return told
+        records = None if self.thresholds is None else self.thresholds.new_records_min
+        if records is not None:
+            return records
         return 0 if self.live is not None and self.live.tombstone is not None else 1
 
     def is_due(self, first_offset: int, tail: int) -> bool:

@@ -86,7 +86,7 @@ def body_views(column: pa.Array) -> list[memoryview]:
 
 
 def bytes_of_records(batch: pa.RecordBatch) -> int:
-    """What ``batch.nbytes`` is. Arrow lets go of the interpreter to find it out, which a thread
+    """What ``batch.nbytes`` is. Arrow releases the interpreter to find it out, which a thread
     that has to wait to get it back pays for with ten times the time."""
     bounds = body_bounds(batch.column(2))
     numbers: int = (8 + 8 + 4) * batch.num_rows

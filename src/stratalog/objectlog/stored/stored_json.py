@@ -19,6 +19,9 @@ from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.stored.position import LogPosition
 from stratalog.setsum import Setsum
 
+FORMAT = "1.0"
+FORMAT_MAJOR = 1
+
 # Where the strangers are kept in memory. Never stored under this name.
 _UNKNOWN = "<unknown>"
 
@@ -63,6 +66,33 @@ class AnnotatedPosition(LogPosition, frozen=True, omit_defaults=True, gc=False, 
 
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
+Stored = TypeVar("Stored", bound=StoredObject)
+
+
+class _Formatted(msgspec.Struct):
+    format: object = None
+
+
+def decode_document(kind: type[Stored], data: bytes, path: str | None = None) -> Stored:
+    """Decode an object that says its format. A newer one is ``Invalid``, before it is misread."""
+    try:
+        version = msgspec.json.decode(data, type=_Formatted).format
+    except (ValueError, RecursionError):
+        version = None
+    check_format(version)
+    return kind.from_json(data, path)
+
+
+def check_format(version: object) -> None:
+    """Refuse a newer major version: it may mean something else by the same names."""
+    major = version.partition(".")[0] if isinstance(version, str) else ""
+    if major.isdecimal() and (len(major) > 9 or int(major) > FORMAT_MAJOR):
+        raise Invalid(
+            f"the log has format {version}, this version reads up to {FORMAT_MAJOR}.x",
+            hint="Upgrade stratalog.",
+            expected=FORMAT_MAJOR,
+            actual=version,
+        )
 
 
 def _encode_setsum(value: object) -> str:

@@ -1,6 +1,12 @@
 """The tree below a manifest: walking it, and what the next manifest should be. Mostly pure."""
 
-from stratalog.objectlog.tree.amend_manifest import Change, amend, check_amendment, is_version
+from stratalog.objectlog.tree.amend_manifest import (
+    Change,
+    amend,
+    check_amendment,
+    is_version,
+    manifest_document,
+)
 from stratalog.objectlog.tree.bulk_link import Grafted, graft
 from stratalog.objectlog.tree.deletion import DELETE_BATCH, delete_surely
 from stratalog.objectlog.tree.filter_rows import Survivors, joined, survivors_of
@@ -51,6 +57,7 @@ __all__ = [
     "key_of",
     "link",
     "make_snapshot",
+    "manifest_document",
     "missing",
     "note_linked",
     "on_newest_tree",

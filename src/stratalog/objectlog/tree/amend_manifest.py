@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from stratalog.errors import NotFound
 from stratalog.invariants import invariant
 from stratalog.objectlog.stored import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
 from stratalog.objectlog.tree.reload import Load
 from stratalog.objectlog.tree.settle import only_the_past_changed
-from stratalog.store import Blob, Landed, Patience, Store, swap
+from stratalog.runtime import Runtime
+from stratalog.store import Blob, Document, Patience, Store, Version
 
 Change = Callable[[Manifest], Manifest | None]
 """The manifest that should be stored next, or None if nothing is left to do."""
@@ -37,23 +37,31 @@ async def amend(
     ``check`` runs between each reading of the manifest and the put on top of it. ``load`` decides
     which manifests may be changed at all.
     """
-    manifest, etag = await load(store)
-    while True:
+
+    async def amended(manifest: Manifest) -> Manifest | None:
         changed = change(manifest)
         if changed is None:
-            return manifest
+            return None
         check_amendment(manifest, changed)
         if check is not None:
             await check()
-        settled = await swap(
-            store, MANIFEST_PATH, changed.to_json(), etag, is_version(changed), patience
-        )
-        if isinstance(settled, Landed) and settled.newer is None:
-            return changed
-        current = settled.newer if isinstance(settled, Landed) else settled.current
-        if current is None:
-            raise NotFound(f"the log at {store.url} is gone", path=MANIFEST_PATH)
-        manifest, etag = decode_manifest(current.data), current.etag
+        return changed
+
+    before = Version(*await load(store))
+    document = manifest_document(store, patience.runtime)
+    return (await document.change(amended, before=before, patience=patience)).value
+
+
+def manifest_document(store: Store, runtime: Runtime, timeout_s: float = 0.0) -> Document[Manifest]:
+    """The manifest of a log, to be changed by CAS."""
+    return Document(
+        store,
+        MANIFEST_PATH,
+        lambda data, _path: decode_manifest(data),
+        label=f"log at {store.url}",
+        runtime=runtime,
+        timeout_s=timeout_s,
+    )
 
 
 def is_version(manifest: Manifest) -> Callable[[Blob], bool]:

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound
-from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, refuse_newer_format
+from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
 from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
 from stratalog.pipeline.jobs import open_root, place_of
 from stratalog.pipeline.spark import frame_of, struct_of
@@ -138,7 +138,7 @@ async def put_part(
 
 
 async def put_audit(root: Store, audit: Audit, runtime: Runtime = DEFAULT_RUNTIME) -> None:
-    """Let the run be there, with all its parts."""
+    """End the run: from now on it is there, with all its parts."""
     stated = msgspec.structs.replace(audit, format=FORMAT)
     path = partial(str, _audit_path(audit.run))
     await put_once(root, path, stated.to_json(), Patience(runtime, TIMEOUT_S))
@@ -165,8 +165,7 @@ async def load_audit(root: Store, run: str | None = None) -> Audit:
             path=path,
             hint="Make one with `stratalog pipeline scrub`.",
         )
-    refuse_newer_format(data)
-    return Audit.from_json(data, path)
+    return decode_document(Audit, data, path)
 
 
 async def load_whole_audit(root: Store) -> Audit | None:
@@ -179,9 +178,10 @@ async def load_whole_audit(root: Store) -> Audit | None:
 
 
 async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME) -> int:
-    """Keep the newest ``keep`` audits of all logs, and as many of some. How many objects went.
+    """Keep the newest ``keep`` audits of all logs, and as many of some logs.
 
-    A run that has not ended may be under way, so it stays for some days.
+    Returns how many objects were deleted. A run that has not ended may be under way, so it stays
+    for some days.
     """
     ended = await runs(root)
     if len(ended) <= keep:

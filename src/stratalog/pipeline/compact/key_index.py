@@ -10,11 +10,11 @@
 The rows of all parts, without those whose offset is ``gone`` or below the beginning of the log, are
 the records before ``up_to`` that the log has. ``rule`` is a digest of the expressions that gave the
 keys. ``compacted`` is that of the manifest after the run that wrote this: if the manifest has
-another, somebody else has dropped records, and the index tells nothing. ``epoch`` is the sweep's;
+another, somebody else has dropped records, and the index is useless. ``epoch`` is the sweep's;
 it only rises, and a log that was created anew begins elsewhere. A key is in the bucket that its
 CRC-32 modulo ``buckets`` tells, a record without a key in that of its offset.
 
-It is a cache. Whoever cannot read it, or finds that it is about something else, reads the log.
+It is a cache. A run that cannot read it, or finds that it is about something else, reads the log.
 
 A version is published in this order:
 
@@ -24,7 +24,7 @@ A version is published in this order:
     4  list, put INDEX      by CAS from the version that was read: one of two runs loses here
     5  delete               what was listed and is not named
 
-What is deleted in (5) was uploaded by somebody who read INDEX.json before (4), and so loses.
+What is deleted in (5) was uploaded by a run that read INDEX.json before (4), and so loses.
 Persisted: keep stable.
 """
 
@@ -38,7 +38,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stratalog.errors import Corrupt, Exists, Invalid, NotFound, StratalogError
+from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog.stored import (
     FORMAT,
@@ -47,17 +47,26 @@ from stratalog.objectlog.stored import (
     Manifest,
     Natural,
     StoredObject,
+    decode_document,
     own,
-    refuse_newer_format,
 )
 from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
 from stratalog.runtime import Runtime
-from stratalog.store import Blob, Landed, Patience, Store, create, put_once, swap
+from stratalog.store import (
+    Document,
+    Patience,
+    Store,
+    Superseded,
+    Version,
+    put_once,
+    read_version,
+)
 
 log = logging.getLogger(__name__)
 
 INDEX_PREFIX = "live/"
 INDEX_PATH = "live/INDEX.json"
+TIMEOUT_S = 60.0
 EPOCHS_MAX = 1_000_000
 """An index of an epoch further back than this is that of another log, which was here before."""
 
@@ -125,7 +134,7 @@ class KeyIndex(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return frozenset((*(part.path for part in self.parts), *gone))
 
     def why_not(self, manifest: Manifest, rule: str) -> str | None:
-        """Why it does not tell what is in this log, or None if it does."""
+        """Why it does not describe this log, or None if it does."""
         if self.rule != rule:
             return "it is of another rule"
         if self.compacted != manifest.compacted:
@@ -137,10 +146,15 @@ class KeyIndex(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return None
 
 
+UNREADABLE = KeyIndex(
+    up_to=0, rule="", compacted=None, epoch=0, buckets=1, parts=(), format=FORMAT, write_id=""
+)
+"""What stands for an index that cannot be used: it knows nothing."""
+
+
 def decode_index(data: bytes) -> KeyIndex:
     """Decode a stored INDEX. ``Corrupt`` or ``Invalid`` if it is none that can be used."""
-    refuse_newer_format(data)
-    index = KeyIndex.from_json(data, INDEX_PATH)
+    index = decode_document(KeyIndex, data, INDEX_PATH)
     strangers = [name for name in index.names if not _is_ours(name) or name == INDEX_PATH]
     if strangers:
         raise Corrupt(f"a key index names {strangers[0]!r}", path=INDEX_PATH)
@@ -151,15 +165,21 @@ def decode_index(data: bytes) -> KeyIndex:
 
 async def load_index(store: Store) -> tuple[KeyIndex | None, str | None]:
     """The index if there is one that can be read, and its etag if there is any."""
-    try:
-        blob = await store.get(INDEX_PATH)
-    except NotFound:
+    found = await read_version(store, INDEX_PATH, _decode_leniently)
+    if found is None:
         return None, None
+    if found.value is UNREADABLE:
+        log.info("the key index of %s cannot be read", store.url)
+        return None, found.etag
+    return found.value, found.etag
+
+
+def _decode_leniently(data: bytes, _path: str) -> KeyIndex:
     try:
-        return decode_index(blob.data), blob.etag
+        return decode_index(data)
     except (Corrupt, Invalid) as error:
-        log.info("the key index of %s cannot be read: %s", store.url, error)
-        return None, blob.etag
+        log.debug("a key index cannot be read: %s", error)
+        return UNREADABLE
 
 
 async def replace_index(
@@ -171,27 +191,22 @@ async def replace_index(
     one after it, to delete.
     """
     listed = [row.path async for row in store.list(INDEX_PREFIX)]
-
-    def is_ours(blob: Blob) -> bool:
-        try:
-            return decode_index(blob.data).write_id == index.write_id
-        except (Corrupt, Invalid):
-            return False
-
-    if etag is None:
-        try:
-            await create(store, INDEX_PATH, index.to_json(), patience)
-        except Exists:
-            return False
-    elif not isinstance(
-        await swap(store, INDEX_PATH, index.to_json(), etag, is_ours, patience), Landed
-    ):
+    document = Document(
+        store,
+        INDEX_PATH,
+        _decode_leniently,
+        label="key index",
+        runtime=patience.runtime,
+        timeout_s=TIMEOUT_S,
+    )
+    before = None if etag is None else Version(UNREADABLE, etag)
+    if isinstance(await document.try_put(before, index, patience=patience), Superseded):
         return False
     kept = index.names | {INDEX_PATH}
-    doomed = [path for path in listed if path not in kept and _is_ours(path)]
+    to_delete = [path for path in listed if path not in kept and _is_ours(path)]
     try:
-        for start in range(0, len(doomed), DELETE_BATCH):
-            await delete_surely(store, doomed[start : start + DELETE_BATCH], patience)
+        for start in range(0, len(to_delete), DELETE_BATCH):
+            await delete_surely(store, to_delete[start : start + DELETE_BATCH], patience)
     except StratalogError as error:
         log.info("parts of a former key index were not deleted: %s", error)
     return True
@@ -278,7 +293,7 @@ async def fetch_part(store: Store, part: IndexPart) -> pa.Table:
 
 
 async def fetch_gone(store: Store, gone: GoneSet | None) -> IndexSet:
-    """The offsets of rows that are gone. ``Corrupt`` if they are not told."""
+    """The offsets of rows that are gone. ``Corrupt`` if they cannot be read."""
     if gone is None:
         return EMPTY
     data = await _fetch(store, gone.path)

@@ -1,7 +1,7 @@
 """Rewriting what a compaction changes in Spark's tasks, where there is much of it.
 
 Reading, hashing and storing a fragment is nearly all of the work, and groups of fragments do not
-depend on each other. The driver decides which belong together, tasks rewrite them under the stage
+depend on each other. The driver decides which belong together, tasks rewrite them under the guard
 of the driver, and the driver links what they have stored. A task that Spark repeats uploads under
 other names; what the first attempt has left is swept.
 """
@@ -17,7 +17,7 @@ from stratalog.blocking import loop_thread
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import Group, Replaced, Rewrite, Rewriter
-from stratalog.objectlog.holds import Stage
+from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.stored import ByteCache, Snapshot, UploadNames
 from stratalog.objectlog.tree import Tree
 from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
@@ -48,13 +48,13 @@ def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions)
     """How the fragments of a log are rewritten on a session, or here if there are few."""
 
     async def rewrite(
-        groups: Sequence[Group], live: IndexSet, stage: Stage, on_progress: OnProgress | None
+        groups: Sequence[Group], live: IndexSet, guard: UploadGuard, on_progress: OnProgress | None
     ) -> list[Replaced]:
         if sum(map(_bytes_of, groups)) <= HERE_BYTES_MAX:
             rewriter = _rewriter(place, live, options)
-            return await rewriter.rewrite(groups, stage.names, on_progress)
+            return await rewriter.rewrite(groups, guard.names, on_progress)
         shares = [
-            _Share(place, each, _within(live, each), stage.incarnation, options)
+            _Share(place, each, _within(live, each), guard.incarnation, options)
             for each in _shares_of(groups, slots_of(spark))
         ]
         loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions)
 
 
 async def _to_its_end(job: asyncio.Future[list[Replaced]]) -> list[Replaced]:
-    """Wait for it, however often this is cancelled: the stage is released next, and an erasure must
+    """Wait for it, however often this is cancelled: the guard is released next, and an erasure must
     not take that for the end of all tasks."""
     cancelled: asyncio.CancelledError | None = None
     while not job.done():

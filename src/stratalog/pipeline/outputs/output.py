@@ -20,7 +20,7 @@ from typing import ClassVar
 import msgspec
 
 from stratalog.errors import Corrupt
-from stratalog.objectlog.stored import Natural, StoredObject, refuse_newer_format
+from stratalog.objectlog.stored import Natural, StoredObject, decode_document
 
 OUTPUT = "OUTPUT"
 
@@ -90,8 +90,7 @@ def folder_of(job: str, log_id: str) -> str:
 
 def decode_output(data: bytes, path: str) -> Output:
     """Decode a stored OUTPUT. ``Corrupt`` if it names what is no file of an output."""
-    refuse_newer_format(data)
-    output = Output.from_json(data, path)
+    output = decode_document(Output, data, path)
     strangers = [name for name in output.names if not is_file_name(name)]
     if strangers:
         raise Corrupt(f"{path} names {strangers[0]!r}, which is no file of an output", path=path)

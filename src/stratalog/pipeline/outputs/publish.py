@@ -1,6 +1,6 @@
 """Publishing the outputs of a job, log by log, so that every record is merged once.
 
-A version is published in this order (``output`` says what is stored):
+A version is published in this order (``output`` has the layout):
 
     1  read OUTPUT          what the next version is made from
     2  upload its files     nobody reads them yet
@@ -41,16 +41,14 @@ from stratalog.pipeline.outputs.output import (
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
-    Blob,
-    Landed,
+    Document,
     Patience,
     PatientStore,
     PrefixedStore,
     Store,
     StoreLike,
-    create,
+    Version,
     open_store,
-    swap,
 )
 
 log = logging.getLogger(__name__)
@@ -72,11 +70,14 @@ class OutputState:
     limit: int
     """The end of the log."""
 
-    output: Output | None
-    etag: str | None
-    """The version of OUTPUT; None if there is none."""
+    stored: Version[Output] | None
+    """OUTPUT, if there is one."""
 
     cursor: Cursor | None
+
+    @property
+    def output(self) -> Output | None:
+        return None if self.stored is None else self.stored.value
 
     @property
     def start(self) -> int:
@@ -127,7 +128,8 @@ class Outputs:
         manifest.
         """
         cursor = await self._load_cursor(log_id)
-        output, etag = await self._find(log_id)
+        stored = await self._document(log_id).read()
+        output = None if stored is None else stored.value
         manifest = await self._load_manifest(log_id)
         if is_being_destroyed(manifest):
             raise NotFound(f"the log {log_id} is being destroyed", path=MANIFEST_PATH)
@@ -137,7 +139,7 @@ class Outputs:
             self._check(output, manifest, cursor)
         label = name or manifest.name or log_id
         first, tail = manifest.first_offset, manifest.tail.offset
-        return OutputState(log_id, label, first, tail, output, etag, cursor), manifest
+        return OutputState(log_id, label, first, tail, stored, cursor), manifest
 
     async def publish(
         self, state: OutputState, files: Sequence[OutputFile], schema_json: str
@@ -160,7 +162,14 @@ class Outputs:
             merge=self._merge,
             unknown=None if before is None else before.unknown,
         )
-        await self._put(output, state.etag, fresh=frozenset(file.path for file in files))
+        fresh = frozenset(file.path for file in files)
+
+        def has_them(found: Output) -> bool:
+            """Only this version brings its files, so one that names them came after it."""
+            return bool(fresh) and fresh <= found.names
+
+        document = self._document(state.log_id)
+        await document.put(state.stored, output, is_ours=has_them)
         await self.advance(state, output)
         if before is not None:
             await self._forget(before, output)
@@ -185,46 +194,40 @@ class Outputs:
 
     async def load(self, log_id: str) -> Output:
         """The output as it is now. ``NotFound`` if none was published."""
-        output, _ = await self._find(log_id)
-        if output is None or not output.is_published:
+        found = await self._document(log_id).read()
+        if found is None or not found.value.is_published:
             raise NotFound(
                 f"the job {self._job!r} has no output of the log {log_id}",
                 path=self._path(log_id),
                 hint="Materialize it first.",
             )
-        return output
+        return found.value
 
     async def tidy(self, log_id: str) -> tuple[str, ...]:
         """Delete the files that nothing names and nobody can publish any more; gives their names.
 
         What is deleted was listed before OUTPUT was changed by CAS. A worker reads OUTPUT before it
-        uploads, so whoever has uploaded these files and not published them loses its CAS from now
-        on, however long it sleeps.
+        uploads. So a worker that has uploaded these files and not published them loses its CAS from
+        now on, however long it sleeps.
         """
+        document = self._document(log_id)
         rows = self._folder(log_id).list()
         listed = [row.path async for row in rows if is_file_name(row.path)]
         for _ in range(ATTEMPTS_MAX):
-            output, etag = await self._find(log_id)
-            to_delete = [name for name in listed if output is None or name not in output.names]
-            if not to_delete:
+            found = await document.read()
+            unnamed = [name for name in listed if found is None or name not in found.value.names]
+            if not unnamed:
                 return ()
+            output = await self._empty_output(log_id) if found is None else found.value
             try:
-                await self._put(await self._bumped(log_id, output), etag)
+                await document.put(found, output)
             except (Conflict, Unknown):
                 continue
-            await self._delete(log_id, to_delete)
-            return tuple(to_delete)
+            await self._delete(log_id, unnamed)
+            return tuple(unnamed)
         raise Conflict("the output changes faster than it can be tidied", path=self._path(log_id))
 
     # Reading
-
-    async def _find(self, log_id: str) -> tuple[Output | None, str | None]:
-        path = self._path(log_id)
-        try:
-            blob = await self._root.get(path)
-        except NotFound:
-            return None, None
-        return decode_output(blob.data, path), blob.etag
 
     async def _load_cursor(self, log_id: str) -> Cursor | None:
         try:
@@ -236,7 +239,7 @@ class Outputs:
         return (await load_manifest(log_store(self._root, log_id)))[0]
 
     def _check_owner(self, cursor: Cursor) -> None:
-        """Refuse the cursor of another job: this one would let go of what that has not merged."""
+        """Refuse the cursor of another job: this one would release what that has not merged."""
         owner = cursor.writer
         if owner.startswith(JOB_LABEL) and owner != self._label:
             raise Conflict(
@@ -274,44 +277,8 @@ class Outputs:
 
     # Changing
 
-    async def _put(
-        self, output: Output, etag: str | None, fresh: frozenset[str] = frozenset()
-    ) -> None:
-        """Put a version in place of the one that was read.
-
-        ``fresh`` are the files that this version alone brings. Whoever has found them named finds
-        that it landed, also below the next version.
-        """
-        path, patience = self._path(output.log_id), Patience(self._runtime, TIMEOUT_S)
-
-        def is_ours(blob: Blob) -> bool:
-            found = decode_output(blob.data, path)
-            return found.write_id == output.write_id or bool(fresh and fresh <= found.names)
-
-        if etag is None:
-            try:
-                await create(self._root, path, output.to_json(), patience)
-            except Exists:
-                raise self._overtaken(path) from None
-            return
-        settled = await swap(self._root, path, output.to_json(), etag, is_ours, patience)
-        if isinstance(settled, Landed):
-            return
-        if not settled.answered:
-            raise Unknown(f"{path} was changed by others meanwhile", path=path)
-        raise self._overtaken(path)
-
-    def _overtaken(self, path: str) -> Conflict:
-        return Conflict(
-            f"{path} was changed since it was read",
-            path=path,
-            hint="Another worker was faster, or the output was tidied. Run the job again.",
-        )
-
-    async def _bumped(self, log_id: str, output: Output | None) -> Output:
-        """The same output as another version of the object, or one that holds nothing."""
-        if output is not None:
-            return msgspec.structs.replace(output, write_id=self._runtime.new_id())
+    async def _empty_output(self, log_id: str) -> Output:
+        """An output for which nothing was merged."""
         manifest = await self._load_manifest(log_id)
         return Output(
             log=manifest.name or log_id,
@@ -338,6 +305,18 @@ class Outputs:
             await delete_surely(folder, some, Patience(self._runtime, TIMEOUT_S))
 
     # Places
+
+    def _document(self, log_id: str) -> Document[Output]:
+        return Document(
+            self._root,
+            self._path(log_id),
+            decode_output,
+            label=f"output of the job {self._job!r} for the log {log_id}",
+            runtime=self._runtime,
+            timeout_s=TIMEOUT_S,
+            hint_if_changed="Another worker was faster, or the output was tidied. Run the job "
+            "again.",
+        )
 
     def _path(self, log_id: str) -> str:
         return f"{folder_of(self._job, log_id)}/{OUTPUT}"

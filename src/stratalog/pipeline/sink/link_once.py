@@ -15,7 +15,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import StratalogError
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, Herd, Mark, log_store
 from stratalog.objectlog.append import create_log
-from stratalog.objectlog.holds import Stage, release_stage, remove_stages
+from stratalog.objectlog.holds import UploadGuard, UploadGuardStore
 from stratalog.objectlog.load import Batch, Linked, UploadedFragment, link_uploaded
 from stratalog.objectlog.stored import load_manifest
 from stratalog.pipeline.sink.options import SinkOptions, Target
@@ -34,7 +34,7 @@ async def locate(options: SinkOptions, *, is_numbered: bool) -> Target:
     url, log_id = await _place_of(options)
     if is_numbered:
         return Target(url, options, query=options.query, log_id=log_id)
-    stage = await Stage.register(url, note="a write of Spark")
+    stage = await UploadGuard.register(url, note="a write of Spark")
     return Target(url, options, job=stage.incarnation, log_id=log_id)
 
 
@@ -73,10 +73,11 @@ def release_guards(target: Target, incarnations: Sequence[str]) -> None:
 
     async def release() -> None:
         store = PatientStore(open_store(target.url), DEFAULT_RUNTIME, RELEASE_TIMEOUT_S)
+        guards = UploadGuardStore(store)
         if target.job is not None:
-            await release_stage(store, target.job, DEFAULT_RUNTIME)
+            await guards.release(target.job)
         own = [] if target.job is None else [target.job]
-        await remove_stages(store, [*incarnations, *own])
+        await guards.remove([*incarnations, *own])
 
     try:
         loop_thread().run(release)

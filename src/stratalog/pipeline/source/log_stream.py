@@ -26,7 +26,7 @@ from stratalog.errors import (
     Unknown,
 )
 from stratalog.objectlog import Limits
-from stratalog.objectlog.holds import Cursor, CursorStore, pin_path, read_pin
+from stratalog.objectlog.holds import Cursor, CursorStore, read_pin
 from stratalog.objectlog.read import LogReader
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.source.options import StreamOptions
@@ -246,12 +246,11 @@ class LogStream:
         """The name of an earlier pin that was cleared since, so that they do not pile up."""
         if not self._released:
             return None
-        path = pin_path(self._released[0])
         try:
-            stored, _ = await read_pin(open_store(self._options.url), path)
+            pin = await read_pin(open_store(self._options.url), self._released[0])
         except StratalogError:
             return None
-        return self._released.popleft() if stored.is_cleared else None
+        return self._released.popleft() if pin.value.is_cleared else None
 
     async def _place_cursor(self, name: str, offset: int) -> None:
         cursors = CursorStore(self._options.url)

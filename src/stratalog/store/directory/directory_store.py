@@ -67,7 +67,13 @@ from stratalog.store.directory.durable import (
     sync_nearest,
 )
 from stratalog.store.directory.mounts import UnsafeFileSystemWarning, warn_if_unsafe
-from stratalog.store.directory.staged_file import STAGE, Stage, discard, is_doubtful, link_over
+from stratalog.store.directory.staged_file import (
+    STAGED_DIRECTORY,
+    StagedFiles,
+    discard,
+    is_doubtful,
+    link_over,
+)
 from stratalog.store.listing import can_match
 from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
 
@@ -101,7 +107,7 @@ class DirectoryStore:
                 f"no directory has a zero byte in its name: {self._root!r}",
                 hint="Remove it from the path.",
             )
-        self._stage = Stage(self._root, runtime)
+        self._staged = StagedFiles(self._root, runtime)
         warn_if_unsafe(self._root)
 
     @property
@@ -113,8 +119,8 @@ class DirectoryStore:
         return await run_blocking(lambda: Blob(self._read(path)))
 
     async def get_then(self, path: str, work: Callable[[bytes], T], _runtime: Runtime) -> T:
-        """On as many threads as there are cores. They are not those that others compute on, who
-        would have to wait for the disk."""
+        """On as many threads as there are cores, and not on those for computing: work there would
+        have to wait for the disk."""
         check_path(path)
         threads = thread_pool("read", CPU_THREADS_MAX)
         loop = asyncio.get_running_loop()
@@ -238,7 +244,7 @@ class DirectoryStore:
     def _retried(self, path: str, attempt: Callable[[], None]) -> None:
         """Try until no directory and no staged file vanished on the way."""
         try:
-            self._stage.sweep_once()
+            self._staged.sweep_once()
             for _ in range(ATTEMPTS_MAX):
                 with contextlib.suppress(FileNotFoundError):
                     return attempt()
@@ -249,7 +255,7 @@ class DirectoryStore:
     def _create(self, path: str, data: bytes) -> None:
         directory, name = self._place(path)
         self._make_missing(directory)
-        with self._stage.staged(data) as staged:
+        with self._staged.staged(data) as staged:
             fd = open_durable(directory, self._root)
             try:
                 with locked(fd, exclusive=True):
@@ -266,7 +272,7 @@ class DirectoryStore:
         if not os.path.isdir(directory):
             raise self._conflict(path, etag, None)
         with (
-            self._stage.staged(data) as staged,
+            self._staged.staged(data) as staged,
             opened(directory) as fd,
             locked(fd, exclusive=True),
         ):
@@ -297,7 +303,7 @@ class DirectoryStore:
         try:
             make_missing(directory, self._root)
         except FileNotFoundError:
-            self._stage.make()
+            self._staged.make()
             make_missing(directory, self._root)
 
     def _etag(self, name: str, directory_fd: int) -> str | None:
@@ -339,7 +345,7 @@ class DirectoryStore:
                 os.rmdir(directory)
             except OSError:
                 try:
-                    os.rmdir(os.path.join(directory, STAGE))
+                    os.rmdir(os.path.join(directory, STAGED_DIRECTORY))
                 except OSError:
                     return directory
                 continue

@@ -1,11 +1,11 @@
-"""Where bytes wait for their name in a directory store, and how they show that it is in doubt.
+"""Staged files: bytes that wait for their name in a directory store, and show if it is in doubt.
 
 Bytes are written to ``.stage`` and synced before anybody can see them. They become an object when
-they get its name as a second one. The first is taken away when the second is known to be durable
-and not before, so a file with two names is the mark of a doubt: a writer was killed half-way, or
-its disk failed. Every process sees the mark, and it takes no permission beyond that of a put.
+the file gets the object's name as its second one. The first name is removed only when the second is
+known to be durable. So a file with two names marks a doubt: a writer was killed half-way, or its
+disk failed. Every process sees the mark, and setting it takes no permission beyond that of a put.
 
-What dead processes left is removed by age, but for such marks: they stay as long as their object.
+Files of dead processes are removed by age, except such marks: they stay as long as their object.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from stratalog.store.directory.durable import (
     write_durably,
 )
 
-STAGE = ".stage"
-STAGE_AGE_US_MAX = 3_600_000_000
+STAGED_DIRECTORY = ".stage"
+AGE_US_MAX = 3_600_000_000
 _SPARE = "-spare"
 
 
-class Stage:
-    """The stage of the store at ``root``, which is made together with it."""
+class StagedFiles:
+    """Files of the store at ``root`` that wait for their names, in a directory of their own."""
 
     def __init__(self, root: str, runtime: Runtime) -> None:
         self._root = root
-        self._directory = os.path.join(root, STAGE)
+        self._directory = os.path.join(root, STAGED_DIRECTORY)
         self._runtime = runtime
         self._swept = False
 
@@ -46,7 +46,8 @@ class Stage:
 
     @contextlib.contextmanager
     def staged(self, data: bytes) -> Iterator[str]:
-        """Bytes on the disk under a name that nobody else uses. ``Unknown`` leaves it as a mark."""
+        """Bytes on the disk under a name that nobody else uses. ``Unknown`` leaves the file there
+        as a mark."""
         staged = os.path.join(self._directory, self._runtime.new_id(24))
         try:
             write_durably(staged, data)
@@ -62,7 +63,7 @@ class Stage:
             raise
 
     def sweep_once(self) -> None:
-        """Remove what dead processes left. One that merely slept stages its bytes again."""
+        """Remove what dead processes left. A process that merely slept writes its file again."""
         if self._swept:
             return
         self._swept = True
@@ -79,7 +80,7 @@ class Stage:
         found = entry.stat()
         if is_doubtful(found) and not entry.name.endswith(_SPARE):
             return False
-        return found.st_mtime_ns < (self._runtime.now_us() - STAGE_AGE_US_MAX) * 1000
+        return found.st_mtime_ns < (self._runtime.now_us() - AGE_US_MAX) * 1000
 
 
 def link_over(staged: str, name: str, directory_fd: int) -> None:

@@ -16,7 +16,7 @@ from stratalog.store import redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.collection import Amount, SweepProgress, SweepReport
-    from stratalog.objectlog.holds import StoredStage
+    from stratalog.objectlog.holds import StoredUploadGuard
 
 UNKNOWN_SHOWN_MAX = 10
 PINS_SHOWN_MAX = 5
@@ -136,7 +136,7 @@ def _amount(amount: Amount) -> str:
     return f"{output.count(amount.objects, 'object')} ({output.size(amount.bytes)})"
 
 
-def _age(stage: StoredStage) -> str:
+def _age(stage: StoredUploadGuard) -> str:
     """How long ago it was registered, by the clocks of two machines."""
     seconds = max(0, DEFAULT_RUNTIME.now_us() - stage.epoch_us) // 1_000_000
     return str(timedelta(seconds=seconds))
