@@ -173,7 +173,7 @@ class TestGatherBounded:
         async def main() -> None:
             work = Work()
             numbers = range(len(turns))
-            found = await gather_bounded(lambda n: work.do(n, turns[n]), numbers, count_max)
+            found = await gather_bounded(numbers, lambda n: work.do(n, turns[n]), count_max)
             assert found == [*numbers]
             assert work.most <= count_max
 
@@ -187,7 +187,7 @@ class TestGatherBounded:
                 return work.fail() if number == 1 else work.do(number, turns=1000)
 
             with pytest.raises(ZeroDivisionError):
-                await gather_bounded(do, range(8), 3)
+                await gather_bounded(range(8), do, 3)
             assert work.sizes == {}
             assert set(work.cancelled) <= {0, 2, 3}
 

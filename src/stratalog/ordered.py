@@ -125,7 +125,7 @@ async def in_order(
 
 
 async def gather_bounded(
-    work: Callable[[A], Awaitable[T]], items: Iterable[A], count_max: int
+    items: Iterable[A], work: Callable[[A], Awaitable[T]], count_max: int
 ) -> list[T]:
     """The results of ``work`` in the order of the items, with at most so many under way."""
     room = asyncio.Semaphore(count_max)

@@ -62,7 +62,7 @@ async def children_of(
         return await runtime.compute(lambda: entry_of(path, seq_no, data))
 
     listed = [row async for row in _listed(store, before, after)]
-    found = await gather_bounded(read, listed, READS_AT_ONCE)
+    found = await gather_bounded(listed, read, READS_AT_ONCE)
     candidates = [
         each
         for each in found

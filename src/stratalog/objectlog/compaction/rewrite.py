@@ -90,7 +90,7 @@ class Rewriter:
                 on_progress(done, whole)
             return found
 
-        rewritten = await gather_bounded(one, groups, self._options.groups_max)
+        rewritten = await gather_bounded(groups, one, self._options.groups_max)
         return [each for found in rewritten for each in found]
 
     async def _rewritten(self, whole: Group, names: UploadNames) -> list[Replaced]:

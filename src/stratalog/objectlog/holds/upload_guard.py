@@ -45,7 +45,7 @@ from stratalog.objectlog.stored import (
     own,
     writer_label,
 )
-from stratalog.objectlog.tree import DELETE_BATCH, Change, amend, delete_surely
+from stratalog.objectlog.tree import Change, amend, delete_surely
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
     Document,
@@ -208,9 +208,7 @@ class UploadGuardStore:
     async def remove(self, incarnations: Sequence[str]) -> None:
         """Delete guards whose objects are all linked, or are given up by the job itself."""
         paths = [upload_guard_path(each) for each in incarnations]
-        for start in range(0, len(paths), DELETE_BATCH):
-            some = paths[start : start + DELETE_BATCH]
-            await delete_surely(self._store, some, Patience(self._runtime, UPLOAD_GUARD_TIMEOUT_S))
+        await delete_surely(self._store, paths, Patience(self._runtime, UPLOAD_GUARD_TIMEOUT_S))
 
     async def revoke(self, incarnation: str) -> StoredUploadGuard:
         """See to it that a guard is not live any more: its job can link nothing from now on.

@@ -194,7 +194,7 @@ class _Linking:
                     hint="Write the batch again.",
                 )
 
-        await gather_bounded(check, sorted(doubtful), AT_ONCE)
+        await gather_bounded(sorted(doubtful), check, AT_ONCE)
 
     async def _prepared(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Manifest:
         """The manifest to put. The nodes that it links are stored before."""
@@ -204,7 +204,7 @@ class _Linking:
             patience = Patience(self._runtime, self._timeout_s)
             await put_once(self._store, lambda: node.path, node.to_json(), patience)
 
-        await gather_bounded(store, grafted.made, AT_ONCE)
+        await gather_bounded(grafted.made, store, AT_ONCE)
         grafted.manifest.check()
         return grafted.manifest
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
-from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
+from stratalog.objectlog.tree import delete_surely
 from stratalog.pipeline.jobs import open_root, place_of
 from stratalog.pipeline.spark import frame_of, struct_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -197,9 +197,7 @@ async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME
         if run not in kept and (run in known or run < stale)
     ]
     to_delete.sort(key=lambda path: path.endswith(f"/{AUDIT}"), reverse=True)
-    for start in range(0, len(to_delete), DELETE_BATCH):
-        batch = to_delete[start : start + DELETE_BATCH]
-        await delete_surely(root, batch, Patience(runtime, TIMEOUT_S))
+    await delete_surely(root, to_delete, Patience(runtime, TIMEOUT_S))
     return len(to_delete)
 
 

@@ -25,6 +25,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import NotFound, StratalogError
 from stratalog.objectlog.check import DamageKind
 from stratalog.objectlog.stored import MANIFEST_PATH, is_being_destroyed, load_any_manifest
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.check.audit import Audit, new_run, put_audit, put_part, tidy_audits
 from stratalog.pipeline.check.scrub_examine_tasks import examine
 from stratalog.pipeline.check.scrub_results import AddedUp, HerdScrub, LogScrub, audit_rows
@@ -35,7 +36,6 @@ from stratalog.pipeline.jobs import (
     HerdJob,
     LogRef,
     check_here_max,
-    gather_bounded,
     has_lost_manifest,
     require,
     resolve,

@@ -19,6 +19,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, StratalogError
 from stratalog.herd import COMPACTION, log_store
 from stratalog.objectlog.stored import load_any_manifest
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.check.findings import Finding
 from stratalog.pipeline.check.marks import Marks, read_marks
 from stratalog.pipeline.check.verify_tasks import LogVerify, LookAtLog, offset_of
@@ -30,7 +31,6 @@ from stratalog.pipeline.jobs import (
     Trouble,
     check_cursor_and_job,
     check_here_max,
-    gather_bounded,
 )
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

@@ -50,7 +50,7 @@ from stratalog.objectlog.stored import (
     decode_document,
     own,
 )
-from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
+from stratalog.objectlog.tree import delete_surely
 from stratalog.runtime import Runtime
 from stratalog.store import (
     Document,
@@ -205,8 +205,7 @@ async def replace_index(
     kept = index.names | {INDEX_PATH}
     to_delete = [path for path in listed if path not in kept and _is_ours(path)]
     try:
-        for start in range(0, len(to_delete), DELETE_BATCH):
-            await delete_surely(store, to_delete[start : start + DELETE_BATCH], patience)
+        await delete_surely(store, to_delete, patience)
     except StratalogError as error:
         log.info("parts of a former key index were not deleted: %s", error)
     return True

@@ -1,6 +1,6 @@
 """What every job over a herd shares: its logs, and the same work for each of them."""
 
-from stratalog.pipeline.jobs.bounded import gather_bounded, in_groups
+from stratalog.pipeline.jobs.groups import in_groups
 from stratalog.pipeline.jobs.herd_job import (
     HERE_MAX,
     LOGS_AT_ONCE,
@@ -42,7 +42,6 @@ __all__ = [
     "check_here_max",
     "check_job_cursor",
     "find_logs",
-    "gather_bounded",
     "has_lost_manifest",
     "in_groups",
     "open_root",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import StratalogError
-from stratalog.pipeline.jobs.bounded import gather_bounded
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.jobs.log_results import LogResult, LogResults, Trouble
 from stratalog.pipeline.jobs.logs import LogRef, find_logs, open_root, place_of, resolve
 from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of

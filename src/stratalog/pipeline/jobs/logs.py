@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from stratalog.errors import NotFound
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, log_store, servers
 from stratalog.objectlog import located
-from stratalog.pipeline.jobs.bounded import gather_bounded
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.spark import check_reachable
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PROBE_PREFIX, PatientStore, Store, open_store

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Literal
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, StratalogError
 from stratalog.herd import COMPACTION, check_name
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.jobs import (
     LOGS_AT_ONCE,
     HerdJob,
     Trouble,
     check_job_cursor,
-    gather_bounded,
     require,
 )
 from stratalog.pipeline.materialize.materialized_logs import Materialized, MaterializedLog

@@ -9,7 +9,8 @@ from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogErro
 from stratalog.herd import log_store
 from stratalog.objectlog.stored import MANIFEST_PATH
 from stratalog.objectlog.tree import Window, missing
-from stratalog.pipeline.jobs import LOGS_AT_ONCE, HerdJob, LogRef, Trouble, gather_bounded, resolve
+from stratalog.ordered import gather_bounded
+from stratalog.pipeline.jobs import LOGS_AT_ONCE, HerdJob, LogRef, Trouble, resolve
 from stratalog.pipeline.materialize.merge_job import Work
 from stratalog.pipeline.outputs import Outputs
 from stratalog.pipeline.source import Part, part_of

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from stratalog.errors import Corrupt, NotFound
 from stratalog.herd import Catalogue, log_store
-from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
+from stratalog.objectlog.tree import delete_surely
 from stratalog.pipeline.outputs.output import OUTPUT, decode_output, folder_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, Store
@@ -39,9 +39,7 @@ async def remove_dropped_outputs(
     for log_id, paths in by_log.items():
         if log_id not in there and await _is_dropped(root, job, log_id, runtime):
             to_delete += sorted(paths, key=lambda path: path.endswith(f"/{OUTPUT}"))
-    for start in range(0, len(to_delete), DELETE_BATCH):
-        some = to_delete[start : start + DELETE_BATCH]
-        await delete_surely(root, some, Patience(runtime, TIMEOUT_S))
+    await delete_surely(root, to_delete, Patience(runtime, TIMEOUT_S))
     return tuple(to_delete)
 
 

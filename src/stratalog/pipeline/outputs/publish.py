@@ -30,7 +30,7 @@ from stratalog.objectlog.stored import (
     is_being_destroyed,
     load_manifest,
 )
-from stratalog.objectlog.tree import DELETE_BATCH, delete_surely
+from stratalog.objectlog.tree import delete_surely
 from stratalog.pipeline.outputs.output import (
     OUTPUT,
     Output,
@@ -299,10 +299,7 @@ class Outputs:
             log.info("files of a former output were not deleted: %s", error)
 
     async def _delete(self, log_id: str, names: Sequence[str]) -> None:
-        folder = self._folder(log_id)
-        for start in range(0, len(names), DELETE_BATCH):
-            some = names[start : start + DELETE_BATCH]
-            await delete_surely(folder, some, Patience(self._runtime, TIMEOUT_S))
+        await delete_surely(self._folder(log_id), names, Patience(self._runtime, TIMEOUT_S))
 
     # Places
 

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.jobs import (
     LogRef,
     find_logs,
-    gather_bounded,
     in_groups,
     open_root,
     place_of,

@@ -30,10 +30,10 @@ from stratalog.objectlog.stored import (
     load_manifest,
 )
 from stratalog.objectlog.tree import Tree, Window, missing
+from stratalog.ordered import gather_bounded
 from stratalog.pipeline.jobs import (
     LogRef,
     find_logs,
-    gather_bounded,
     has_lost_manifest,
     resolve,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -232,8 +231,8 @@ async def _in_a_herd(
     root: str, patterns: Sequence[str], work: Callable[[Store], Awaitable[Policy | None]]
 ) -> list[_Done]:
     from stratalog.herd import Herd
+    from stratalog.ordered import gather_bounded
 
-    room = asyncio.Semaphore(LOGS_AT_ONCE)
     async with Herd.open(root) as herd:
         names = [
             name
@@ -247,13 +246,12 @@ async def _in_a_herd(
             )
 
         async def one(name: str) -> _Done:
-            async with room:
-                try:
-                    return _Done(name, await work(await herd.log(name).store()))
-                except StratalogError as error:
-                    return _Done(name, error=error)
+            try:
+                return _Done(name, await work(await herd.log(name).store()))
+            except StratalogError as error:
+                return _Done(name, error=error)
 
-        return [*await asyncio.gather(*map(one, names))]
+        return await gather_bounded(names, one, LOGS_AT_ONCE)
 
 
 async def _why_none(store: Store, error: NotFound) -> NotFound:

@@ -1,26 +1,11 @@
-"""Many things, a few at a time: by their number, or by their size."""
+"""Neighbours in groups of a bounded size."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
-R = TypeVar("R")
-
-
-async def gather_bounded(
-    items: Iterable[T], work: Callable[[T], Awaitable[R]], at_once: int
-) -> list[R]:
-    """What ``work`` gives for each item, in their order; ``at_once`` of them are under way."""
-    room = asyncio.Semaphore(at_once)
-
-    async def one(item: T) -> R:
-        async with room:
-            return await work(item)
-
-    return await asyncio.gather(*map(one, items))
 
 
 def in_groups(
