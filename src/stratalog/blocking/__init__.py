@@ -2,9 +2,3 @@
 
 from stratalog.blocking.background_loop import LoopThread, loop_thread
 from stratalog.blocking.pull import Pull
-
-__all__ = [
-    "LoopThread",
-    "Pull",
-    "loop_thread",
-]

@@ -8,5 +8,3 @@ Needs the extra ``fast``; without it ``hashlib`` serves.
 """
 
 from stratalog.hashing.making import MAKER
-
-__all__ = ["MAKER"]

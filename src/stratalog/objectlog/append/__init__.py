@@ -4,13 +4,3 @@ from stratalog.objectlog.append.committer import CommitOutcome, Committer, Uploa
 from stratalog.objectlog.append.create import create_log
 from stratalog.objectlog.append.uploader import BeforeLink
 from stratalog.objectlog.append.writer import Body, LogWriter
-
-__all__ = [
-    "BeforeLink",
-    "Body",
-    "CommitOutcome",
-    "Committer",
-    "LogWriter",
-    "Upload",
-    "create_log",
-]

@@ -4,14 +4,3 @@ from stratalog.objectlog.branch.copy import Copied, CopyProgress, copy_log
 from stratalog.objectlog.branch.destroy_log import DestroyReport, destroy
 from stratalog.objectlog.branch.fork_log import Forked, fork
 from stratalog.objectlog.branch.seal_log import Sealer
-
-__all__ = [
-    "Copied",
-    "CopyProgress",
-    "DestroyReport",
-    "Forked",
-    "Sealer",
-    "copy_log",
-    "destroy",
-    "fork",
-]

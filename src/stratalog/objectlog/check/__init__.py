@@ -9,28 +9,3 @@ from stratalog.objectlog.check.scrub_report import ScrubReport
 from stratalog.objectlog.check.scrub_walk import TreeWalk, replacements_of
 from stratalog.objectlog.check.tree_check import decode_leniently, examine_node
 from stratalog.objectlog.check.verify_log import Check, VerifyReport, verify
-
-__all__ = [
-    "Check",
-    "Damage",
-    "DamageKind",
-    "Examined",
-    "Numbers",
-    "RepairReport",
-    "ScrubReport",
-    "Seen",
-    "Stretch",
-    "TreeWalk",
-    "VerifyReport",
-    "about",
-    "decode_leniently",
-    "examine_node",
-    "examine_read",
-    "read_object",
-    "repair",
-    "replacements_of",
-    "scrub",
-    "stretches_of",
-    "tree_of",
-    "verify",
-]

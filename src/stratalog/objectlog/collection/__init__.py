@@ -10,20 +10,3 @@ from stratalog.objectlog.collection.collector import (
 from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removed
 from stratalog.objectlog.collection.sweep_log import SweepProgress, SweepReport, sweep, sweep_noting
 from stratalog.objectlog.collection.unlinked_objects import Amount, OnLeft, Survey
-
-__all__ = [
-    "DEFAULT_OPTIONS",
-    "Amount",
-    "Collected",
-    "Collector",
-    "OnLeft",
-    "OnRemoved",
-    "Outlook",
-    "Removed",
-    "Survey",
-    "SweepProgress",
-    "SweepReport",
-    "collect",
-    "sweep",
-    "sweep_noting",
-]

@@ -12,18 +12,3 @@ from stratalog.objectlog.compaction.compact_log import (
 from stratalog.objectlog.compaction.relink import Replaced
 from stratalog.objectlog.compaction.rewrite import OnProgress, Rewrite, Rewriter
 from stratalog.objectlog.compaction.rewrite_groups import Group
-
-__all__ = [
-    "DEFAULT_OPTIONS",
-    "STAGE_NOTE",
-    "Compacted",
-    "Compactor",
-    "Group",
-    "Intent",
-    "Known",
-    "OnProgress",
-    "Replaced",
-    "Rewrite",
-    "Rewriter",
-    "compact",
-]

@@ -2,14 +2,3 @@
 
 from stratalog.objectlog.cost.monthly_cost import Bill, Measured, Prices, Rates, bill, storage_cost
 from stratalog.objectlog.cost.storage import Stored, measure_storage
-
-__all__ = [
-    "Bill",
-    "Measured",
-    "Prices",
-    "Rates",
-    "Stored",
-    "bill",
-    "measure_storage",
-    "storage_cost",
-]

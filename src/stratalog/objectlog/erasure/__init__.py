@@ -19,19 +19,3 @@ from stratalog.objectlog.erasure.erase_records import (
     preview_erasure,
 )
 from stratalog.objectlog.erasure.find_holders import Holder
-
-__all__ = [
-    "Certificate",
-    "CertificateCheck",
-    "CertificateReport",
-    "Erasable",
-    "Eraser",
-    "Holder",
-    "decode_certificate",
-    "erase",
-    "finish_erasures",
-    "list_certificates",
-    "load_certificate",
-    "preview_erasure",
-    "verify_certificate",
-]

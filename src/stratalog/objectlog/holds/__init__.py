@@ -34,34 +34,3 @@ from stratalog.objectlog.holds.wal3_hold import hold_by_cursor, release_cursor_h
 
 Stage = UploadGuard
 """The old name."""
-
-__all__ = [
-    "CURSOR_PREFIX",
-    "FORK_TIMEOUT_S",
-    "PIN_PREFIX",
-    "Cursor",
-    "CursorStore",
-    "ForkNote",
-    "Pin",
-    "PinStore",
-    "PolicyStore",
-    "Retained",
-    "Stage",
-    "StoredCursor",
-    "StoredUploadGuard",
-    "UploadGuard",
-    "UploadGuardStore",
-    "abort_fork",
-    "change_fork",
-    "cursor_path",
-    "decode_pin",
-    "detach_fork",
-    "hold_by_cursor",
-    "legal_name",
-    "load_pinned",
-    "note_of",
-    "pin_path",
-    "read_pin",
-    "release_cursor_hold",
-    "require_note",
-]

@@ -9,16 +9,3 @@ from stratalog.objectlog.load.bulk_commit import (
     noted,
 )
 from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment, check_query
-
-__all__ = [
-    "LINK_TIMEOUT_S",
-    "Batch",
-    "BulkUpload",
-    "Linked",
-    "UploadedFragment",
-    "check_query",
-    "forget_query",
-    "is_linked",
-    "link_uploaded",
-    "noted",
-]

@@ -1,9 +1,3 @@
 """Reading: finding, fetching and following records."""
 
 from stratalog.objectlog.read.reader import LogReader, Presence, Record
-
-__all__ = [
-    "LogReader",
-    "Presence",
-    "Record",
-]

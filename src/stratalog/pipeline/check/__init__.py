@@ -5,17 +5,3 @@ from stratalog.pipeline.check.findings import Finding, describe
 from stratalog.pipeline.check.scrub import HerdScrubOptions, scrub_herd
 from stratalog.pipeline.check.scrub_results import HerdScrub, LogScrub
 from stratalog.pipeline.check.verify import HerdVerify, HerdVerifyOptions, verify_herd
-
-__all__ = [
-    "Finding",
-    "HerdScrub",
-    "HerdScrubOptions",
-    "HerdVerify",
-    "HerdVerifyOptions",
-    "LogScrub",
-    "describe",
-    "load_whole_audit",
-    "read_audit",
-    "scrub_herd",
-    "verify_herd",
-]

@@ -1,9 +1,3 @@
 """Collecting the logs of a herd."""
 
 from stratalog.pipeline.collect.collect import HerdCollect, HerdCollectOptions, collect_herd
-
-__all__ = [
-    "HerdCollect",
-    "HerdCollectOptions",
-    "collect_herd",
-]

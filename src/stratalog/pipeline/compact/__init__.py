@@ -12,21 +12,3 @@ from stratalog.pipeline.compact.compacted_logs import CompactedLog, CompactedLog
 from stratalog.pipeline.compact.erase import erase_where, matching
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
-
-__all__ = [
-    "GRACE_S",
-    "ByKey",
-    "CompactedLog",
-    "CompactedLogs",
-    "HerdCompact",
-    "HerdCompactOptions",
-    "LogRetained",
-    "compact_by_key",
-    "compact_herd",
-    "compact_log",
-    "compact_logs_by_key",
-    "erase_where",
-    "live_set",
-    "matching",
-    "rewriting_in_tasks",
-]

@@ -25,28 +25,3 @@ from stratalog.pipeline.jobs.option_rules import (
     require,
 )
 from stratalog.pipeline.jobs.totals import Counted, Dropped, Held
-
-__all__ = [
-    "HERE_MAX",
-    "LOGS_AT_ONCE",
-    "LOGS_PER_TASK_MAX",
-    "Counted",
-    "Dropped",
-    "Held",
-    "HerdJob",
-    "LogRef",
-    "LogResult",
-    "Trouble",
-    "check_cursor_and_job",
-    "check_herd",
-    "check_here_max",
-    "check_job_cursor",
-    "find_logs",
-    "has_lost_manifest",
-    "in_groups",
-    "open_root",
-    "place_of",
-    "require",
-    "resolve",
-    "shares_of",
-]

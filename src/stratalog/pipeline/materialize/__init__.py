@@ -8,14 +8,3 @@ from stratalog.pipeline.materialize.job import (
 from stratalog.pipeline.materialize.materialized_logs import Materialized, MaterializedLog
 from stratalog.pipeline.materialize.merge import Merge, latest_by_key
 from stratalog.pipeline.materialize.merge_job import is_fault_of_data
-
-__all__ = [
-    "MaterializeOptions",
-    "MaterializeProgress",
-    "Materialized",
-    "MaterializedLog",
-    "Merge",
-    "is_fault_of_data",
-    "latest_by_key",
-    "materialize",
-]

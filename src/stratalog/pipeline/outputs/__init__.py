@@ -12,27 +12,3 @@ from stratalog.pipeline.outputs.read import (
     splits_of,
 )
 from stratalog.pipeline.outputs.sizes import HerdSize, LogSize, bytes_of, measure_herd
-
-__all__ = [
-    "FILES",
-    "FILE_BYTES",
-    "FileSplit",
-    "HerdSize",
-    "LogSize",
-    "Output",
-    "OutputFile",
-    "OutputState",
-    "Outputs",
-    "Target",
-    "bytes_of",
-    "contents_of",
-    "folder_of",
-    "frame_of_outputs",
-    "load_output",
-    "measure_herd",
-    "read_output",
-    "remove_dropped_outputs",
-    "splits_of",
-    "tidy_outputs",
-    "write_files",
-]

@@ -4,15 +4,3 @@ from stratalog.pipeline.run.html_report import html_of
 from stratalog.pipeline.run.options import RunOptions
 from stratalog.pipeline.run.run import run_forever, run_pipeline
 from stratalog.pipeline.run.run_report import OnEvent, RunEvent, RunReport, Stage, StageReport
-
-__all__ = [
-    "OnEvent",
-    "RunEvent",
-    "RunOptions",
-    "RunReport",
-    "Stage",
-    "StageReport",
-    "html_of",
-    "run_forever",
-    "run_pipeline",
-]

@@ -25,38 +25,3 @@ from stratalog.pipeline.source.pinned_plan import (
 )
 from stratalog.pipeline.source.read import Place, pinned_herd, pinned_log, read_herd, read_log
 from stratalog.pipeline.source.splits import OPEN_COST_BYTES, SPLIT_BYTES, Part, Split, split_evenly
-
-__all__ = [
-    "OPEN_COST_BYTES",
-    "PATH",
-    "PIN_S",
-    "PLANNING_CACHE_BYTES",
-    "SPLIT_BYTES",
-    "Admission",
-    "Given",
-    "Hold",
-    "LogStream",
-    "Part",
-    "Place",
-    "Planned",
-    "ReadOptions",
-    "Split",
-    "StreamOptions",
-    "is_herd",
-    "microseconds_of",
-    "native_frame",
-    "parse_read",
-    "parse_stream",
-    "part_of",
-    "pinned_herd",
-    "pinned_log",
-    "plan_herd",
-    "plan_log",
-    "plan_together",
-    "read_herd",
-    "read_log",
-    "records_in_task",
-    "records_of",
-    "split_evenly",
-    "why_not_native",
-]

@@ -9,15 +9,3 @@ from stratalog.segments.inspect.info import (
     WalReport,
     inspect_disk,
 )
-
-__all__ = [
-    "CheckReport",
-    "DiskDamage",
-    "DiskDamageKind",
-    "DiskReport",
-    "PartitionReport",
-    "SegmentReport",
-    "WalReport",
-    "check_disk",
-    "inspect_disk",
-]

@@ -16,23 +16,3 @@ from stratalog.segments.io.files import (
     write_then_sync,
 )
 from stratalog.segments.io.threads import HeldFile, Tasks, in_sync_thread, in_thread
-
-__all__ = [
-    "Buffer",
-    "File",
-    "FileSystem",
-    "HeldFile",
-    "LocalFiles",
-    "NotWritten",
-    "ReadableFiles",
-    "Tasks",
-    "in_sync_thread",
-    "in_thread",
-    "opened",
-    "read_file",
-    "typed",
-    "typed_errors",
-    "write_file",
-    "write_pieces",
-    "write_then_sync",
-]

@@ -5,13 +5,3 @@ from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.compactor import Compactor
 from stratalog.segments.maintenance.flush_wal import WalFlusher
 from stratalog.segments.maintenance.remove_files import FileRemover
-
-__all__ = [
-    "Checkpoints",
-    "Compactor",
-    "FileRemover",
-    "HeldState",
-    "IncomingCheckpoint",
-    "WalFlusher",
-    "needed",
-]

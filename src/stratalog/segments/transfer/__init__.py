@@ -7,13 +7,3 @@ from stratalog.segments.transfer.copy_partition import (
     send_partition,
 )
 from stratalog.segments.transfer.transports import MemoryTransport, StreamTransport, Transport
-
-__all__ = [
-    "MemoryTransport",
-    "StreamTransport",
-    "TransferOptions",
-    "TransferReport",
-    "Transport",
-    "receive_partition",
-    "send_partition",
-]

@@ -10,15 +10,3 @@ from stratalog.segments.write_ahead.journal import (
     replay_more,
 )
 from stratalog.segments.write_ahead.wal import Wal, Write
-
-__all__ = [
-    "BackPressure",
-    "FlushQueue",
-    "Journal",
-    "Replayed",
-    "Wal",
-    "Write",
-    "must_exist",
-    "replay_journal",
-    "replay_more",
-]

@@ -2,8 +2,3 @@
 
 from stratalog.store.directory.directory_store import DirectoryStore
 from stratalog.store.directory.mounts import UnsafeFileSystemWarning
-
-__all__ = [
-    "DirectoryStore",
-    "UnsafeFileSystemWarning",
-]
