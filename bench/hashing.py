@@ -13,8 +13,8 @@ from typing import Literal
 from unittest.mock import patch
 
 from stratalog.hashing.block import Unusable
+from stratalog.hashing.build_kernel import MAKER, Maker
 from stratalog.hashing.kernel import Kernel
-from stratalog.hashing.making import MAKER, Maker
 from stratalog.objectlog.stored import record_sums
 
 Way = Literal["one by one", "in vectors"]

@@ -38,9 +38,9 @@ import stratalog as sl
 from stratalog.cli import output
 from stratalog.cli.commands.herd.pipeline_display import show_run, stages_shown
 from stratalog.pipeline import RunOptions, html_of, read_output, run_pipeline
+from stratalog.pipeline.read.dataframes import pinned_herd
 from stratalog.pipeline.run.run_report import RunReport
 from stratalog.pipeline.session import session
-from stratalog.pipeline.source.read import pinned_herd
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

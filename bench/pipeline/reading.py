@@ -14,7 +14,7 @@ from bench.pipeline.spark import read_all, seconds_of, spark
 from bench.places import DirectoryPlace
 from bench.session import Session
 from stratalog import LogWriter
-from stratalog.pipeline.source.read import Via, read_log
+from stratalog.pipeline.read.dataframes import Via, read_log
 
 SCHEMA = "offset bigint, timestamp_us bigint, body binary"
 SIZES = {"100 B": (100, 2_000_000), "1 KiB": (1024, 400_000)}

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from cli.calls import call, call_json, error_json, new_url, run
-from stratalog.objectlog.load.bulk_commit import link_uploaded
-from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload
+from stratalog.objectlog.bulk.commit import link_uploaded
+from stratalog.objectlog.bulk.upload import Batch, BulkUpload
 
 
 def log_with_batches(*batches: Batch) -> str:

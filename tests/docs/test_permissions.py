@@ -17,15 +17,15 @@ from objectlog.whole_log import SMALL_TREE, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Denied, Unknown
 from stratalog.objectlog.branch.destroy_log import destroy
-from stratalog.objectlog.check.repair_log import repair
+from stratalog.objectlog.bulk.commit import link_uploaded
+from stratalog.objectlog.bulk.upload import BulkUpload
+from stratalog.objectlog.check.rebuild_nodes import repair
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.cost.storage import measure_storage
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
-from stratalog.objectlog.load.bulk_commit import link_uploaded
-from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
 from stratalog.pipeline.compact.key_index import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stratalog.hashing.block import Unusable
+from stratalog.hashing.build_kernel import Maker
 from stratalog.hashing.kernel import Kernel
-from stratalog.hashing.making import Maker
 
 
 def without_vectors() -> Maker:

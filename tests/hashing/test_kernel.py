@@ -174,7 +174,7 @@ if ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
     sys.exit(77)
 import logging
 logging.basicConfig()
-from stratalog.hashing.making import MAKER
+from stratalog.hashing.build_kernel import MAKER
 assert MAKER.wait() is None
 """
 

@@ -12,7 +12,7 @@ from objectlog.whole_log import rows_of, run
 from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore
 from stratalog.errors import Closed, Exists, Full, Invalid, NotFound, Unavailable
 from stratalog.herd import Herd, HerdOptions, Mark
-from stratalog.herd.mark import MARK_BYTES_MAX
+from stratalog.herd.dirty_mark import MARK_BYTES_MAX
 from stratalog.herd.names import SIDES, dirty_store
 from stratalog.objectlog.collection.sweep_epoch import raise_epoch
 from stratalog.objectlog.stored.manifest import load_manifest

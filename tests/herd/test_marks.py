@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stratalog.errors import Corrupt, Invalid
 from stratalog.herd import Mark, assign
-from stratalog.herd.mark import MARK_BYTES_MAX, REINSERTIONS_MAX, put_back, together
+from stratalog.herd.dirty_mark import MARK_BYTES_MAX, REINSERTIONS_MAX, put_back, together
 
 U64 = st.integers(0, 2**64 - 1)
 

@@ -23,11 +23,11 @@ from objectlog.wrapped_stores import Puts
 from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.objectlog.branch.copy_source import CopySource
+from stratalog.objectlog.bulk.commit import link_uploaded
+from stratalog.objectlog.bulk.upload import BulkUpload
 from stratalog.objectlog.check import verify_log as verification
 from stratalog.objectlog.compaction import relink as replanting
 from stratalog.objectlog.holds.upload_guard import UploadGuard
-from stratalog.objectlog.load.bulk_commit import link_uploaded
-from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.copy_note import CopyNote
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage

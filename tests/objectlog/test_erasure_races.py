@@ -20,11 +20,11 @@ from objectlog.trees import LEAF, MadeLog
 from objectlog.whole_log import rows_of, run
 from objectlog.wrapped_stores import PassingStore
 from stratalog import IndexSet, Pin, PinStore
+from stratalog.objectlog.bulk.commit import link_uploaded
+from stratalog.objectlog.bulk.upload import BulkUpload
 from stratalog.objectlog.collection.sweep_log import _Sweep, sweep_noting
 from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuardStore
-from stratalog.objectlog.load.bulk_commit import link_uploaded
-from stratalog.objectlog.load.bulk_upload import BulkUpload
 from stratalog.objectlog.stored.manifest import load_manifest
 from stratalog.store import MemoryStore, Store
 

@@ -39,7 +39,7 @@ from objectlog.whole_log import (
 from objectlog.wrapped_stores import PassingStore, Puts, TrickyStore
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.check.damage import DamageKind
-from stratalog.objectlog.check.repair_log import RepairReport, repair
+from stratalog.objectlog.check.rebuild_nodes import RepairReport, repair
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.stored.fragment import encode_fragment, fragment_path
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest

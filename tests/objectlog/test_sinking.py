@@ -16,16 +16,16 @@ from objectlog.leftovers import unlinked_data
 from objectlog.whole_log import FakeClock, bodies_of, rows_of, run
 from objectlog.wrapped_stores import GateStore, PassingStore, Puts, Trick, TrickyStore
 from stratalog.errors import Conflict, Full, Invalid, NotFound, Sealed
-from stratalog.objectlog.collection.sweep_epoch import raise_epoch
-from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore, upload_guard_path
-from stratalog.objectlog.load.bulk_commit import (
+from stratalog.objectlog.bulk.commit import (
     SINKS_MAX,
     Linked,
     forget_query,
     last_batch,
     link_uploaded,
 )
-from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment
+from stratalog.objectlog.bulk.upload import Batch, BulkUpload, UploadedFragment
+from stratalog.objectlog.collection.sweep_epoch import raise_epoch
+from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore, upload_guard_path
 from stratalog.objectlog.stored.fragment import is_relative
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.runtime import DEFAULT_RUNTIME

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from stratalog.pipeline import RunOptions, read_output, run_pipeline
+from stratalog.pipeline.read.dataframes import read_herd
 from stratalog.pipeline.session import session
-from stratalog.pipeline.source.read import read_herd
 
 LOGS = 6
 RECORDS = 50

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 import stratalog as sl
 from stratalog.herd import Herd
-from stratalog.objectlog.load.bulk_commit import link_uploaded
-from stratalog.objectlog.load.bulk_upload import BulkUpload
+from stratalog.objectlog.bulk.commit import link_uploaded
+from stratalog.objectlog.bulk.upload import BulkUpload
 from stratalog.testing import Row
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from stratalog.objectlog.compaction.compact_log import STAGE_NOTE, Compactor
 from stratalog.objectlog.holds.upload_guard import UploadGuardStore
 from stratalog.pipeline import compact_log, erase_where, read_log, scrub_herd
 from stratalog.pipeline.compact import rewrite_tasks as rewriting_tasks
-from stratalog.pipeline.source.read import Via
+from stratalog.pipeline.read.dataframes import Via
 from stratalog.store.protocol import Listed
 from stratalog.testing import Row
 

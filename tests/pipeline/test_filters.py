@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from stratalog.objectlog.tree.window import Window
+from stratalog.objectlog.tree.seek_window import Window
 from stratalog.pipeline.data_source.filter_push_down import narrowed
 
 OFFSET = ("offset",)

@@ -32,7 +32,7 @@ from stratalog.pipeline import HerdVerify, HerdVerifyOptions, latest_by_key, scr
 from stratalog.pipeline.check.findings import MEANINGS, Finding
 from stratalog.pipeline.materialize import materialize
 from stratalog.pipeline.outputs.output import Output
-from stratalog.pipeline.source.read import read_herd
+from stratalog.pipeline.read.dataframes import read_herd
 from stratalog.store import open_store
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd import Herd
 from stratalog.pipeline import readable_spark_errors
 from stratalog.pipeline.data_source.data_source import HERD_RECORDS_TYPE, RECORDS_TYPE
-from stratalog.pipeline.source import native
-from stratalog.pipeline.source.native import hadoop_path, why_not_native
-from stratalog.pipeline.source.read import Via, pinned_herd, pinned_log, read_herd, read_log
+from stratalog.pipeline.read import native
+from stratalog.pipeline.read.dataframes import Via, pinned_herd, pinned_log, read_herd, read_log
+from stratalog.pipeline.read.native import hadoop_path, why_not_native
 from stratalog.testing import Row
 
 BOTH: tuple[Via, ...] = ("native", "arrow")

@@ -15,9 +15,9 @@ from objectlog.wrapped_stores import PassingStore
 from pipeline.spark_logs import AT_ONCE, RECORDS, fill, fill_herd, rows_in
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound, Trimmed
 from stratalog.herd import Herd
-from stratalog.objectlog.tree.window import Window
-from stratalog.pipeline.source import pinned_plan
-from stratalog.pipeline.source.pinned_plan import Hold, Planned, plan_herd, plan_log
+from stratalog.objectlog.tree.seek_window import Window
+from stratalog.pipeline.read import pinned_plan
+from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_herd, plan_log
 from stratalog.store.protocol import Store
 
 ALL = Window()

@@ -228,7 +228,7 @@ class TestStream:
     def test_a_full_table_is_told_before_anything_is_uploaded(
         self, spark: SparkSession, log_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stratalog.objectlog.load.bulk_commit.SINKS_MAX", 0)
+        monkeypatch.setattr("stratalog.objectlog.bulk.commit.SINKS_MAX", 0)
         target = Target(log_url, SinkOptions(url=log_url), query="q")
         rows = pa.record_batch([pa.array([b"x"], pa.binary())], names=["body"])
         with pytest.raises(Full):

@@ -9,8 +9,8 @@ import pytest
 
 from docs.markdown_files import table_of
 from stratalog.errors import Invalid
-from stratalog.objectlog.tree.window import Window
-from stratalog.pipeline.source.options import (
+from stratalog.objectlog.tree.seek_window import Window
+from stratalog.pipeline.read.options import (
     PIN_S,
     READ_NAMES,
     STREAM_NAMES,
@@ -20,7 +20,7 @@ from stratalog.pipeline.source.options import (
     parse_read,
     parse_stream,
 )
-from stratalog.pipeline.source.splits import SPLIT_BYTES
+from stratalog.pipeline.read.splits import SPLIT_BYTES
 from stratalog.pipeline.spark.urls import absolute_url, below
 
 NOON_US = 1_767_268_800_000_000

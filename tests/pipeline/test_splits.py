@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.position import LogPosition
-from stratalog.pipeline.source.splits import (
+from stratalog.pipeline.read.splits import (
     OPEN_COST_BYTES,
     SPLIT_FRAGMENTS_MAX,
     Part,

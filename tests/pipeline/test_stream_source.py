@@ -26,8 +26,8 @@ from stratalog.errors import Invalid, NotFound, Trimmed
 from stratalog.pipeline import readable_spark_errors
 from stratalog.pipeline.data_source.data_source import SplitPartition, register
 from stratalog.pipeline.data_source.stream_reader import LogStreamReader
-from stratalog.pipeline.source import log_stream
-from stratalog.pipeline.source.options import parse_stream
+from stratalog.pipeline.read import log_stream
+from stratalog.pipeline.read.options import parse_stream
 from stratalog.testing import Row
 
 TERMINATION_S_MAX = 120
@@ -192,9 +192,7 @@ class TestAdmission:
 
         reader = open_reader()
         end = reader.latestOffset(at(1), ReadAllAvailable())
-        monkeypatch.setattr(
-            "stratalog.pipeline.source.log_stream.asyncio.sleep", appended_meanwhile
-        )
+        monkeypatch.setattr("stratalog.pipeline.read.log_stream.asyncio.sleep", appended_meanwhile)
         for _ in range(3):
             assert reader.latestOffset(end, ReadAllAvailable()) == end
         assert reader.latestOffset(end, ReadAllAvailable()) == at(RECORDS + 11)

@@ -23,9 +23,9 @@ from public.stored import Inventory
 from segments.damaged_disks import Victim as DiskVictim
 from segments.damaged_disks import an_entry
 from soak.described import record
+from stratalog.objectlog.bulk.commit import link_uploaded
+from stratalog.objectlog.bulk.upload import Batch, BulkUpload
 from stratalog.objectlog.holds.upload_guard import UploadGuard
-from stratalog.objectlog.load.bulk_commit import link_uploaded
-from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload
 
 AT_ONCE = ("--interval", "0")
 CORRUPT = 13

@@ -19,8 +19,8 @@ from stratalog.segments.format.entries import Entries, Heads
 from stratalog.segments.format.layout import Layout, PartitionLayout
 from stratalog.segments.format.wal_file import batch_parts
 from stratalog.segments.io.files import FileSystem
-from stratalog.segments.maintenance import compactor as compacting
 from stratalog.segments.maintenance import flush_wal as flushing
+from stratalog.segments.maintenance import major_compaction as compacting
 from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.flush_wal import WalFlusher
 from stratalog.segments.partition import Partition

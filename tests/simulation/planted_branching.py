@@ -27,7 +27,7 @@ from stratalog.objectlog.stored.manifest import Manifest, load_any_manifest, loa
 from stratalog.objectlog.stored.seal import Link, as_fields, seal_of
 from stratalog.objectlog.stored.snapshot import Entry
 from stratalog.objectlog.tree.amend_manifest import amend
-from stratalog.objectlog.tree.window import Window
+from stratalog.objectlog.tree.seek_window import Window
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Overtaken, Patience
 from stratalog.store.protocol import Store

@@ -31,7 +31,7 @@ from stratalog.objectlog.stored.names import UploadNames
 from stratalog.objectlog.stored.plan import Garbage, PlanState
 from stratalog.objectlog.stored.snapshot import snapshot_path
 from stratalog.objectlog.tree.filter_rows import Survivors
-from stratalog.objectlog.tree.window import Window, cut
+from stratalog.objectlog.tree.seek_window import Window, cut
 from stratalog.setsum import EMPTY, Setsum
 
 _divide = Survivors.divide

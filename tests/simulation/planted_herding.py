@@ -15,10 +15,10 @@ import msgspec
 
 from simulation.planting import plant
 from stratalog.errors import StratalogError
-from stratalog.herd import mark as mark_module
+from stratalog.herd import dirty_mark as mark_module
 from stratalog.herd import rollup as rollup_module
-from stratalog.herd.dirty import Marker
-from stratalog.herd.mark import Mark, together
+from stratalog.herd.dirty_log import Marker
+from stratalog.herd.dirty_mark import Mark, together
 from stratalog.herd.names import SIDES
 from stratalog.herd.rollup import _Looked, _RollUp, _Taken
 from stratalog.objectlog.append import uploader as uploader_module

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from simulation.planting import plant
+from stratalog.objectlog.bulk import commit as sinking_module
+from stratalog.objectlog.bulk.commit import Linked, _Linking
+from stratalog.objectlog.bulk.upload import UploadedFragment
 from stratalog.objectlog.holds import upload_guard as guard_module
 from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuardStore
-from stratalog.objectlog.load import bulk_commit as sinking_module
-from stratalog.objectlog.load.bulk_commit import Linked, _Linking
-from stratalog.objectlog.load.bulk_upload import UploadedFragment
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest, load_manifest
 from stratalog.objectlog.tree.amend_manifest import amend

@@ -23,10 +23,10 @@ from simulation.hesitation import HesitantStore
 from simulation.keeping import WEAK_MOMENTS, Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import NotFound, StratalogError, Unknown
+from stratalog.objectlog.bulk.commit import Linked, link_uploaded
+from stratalog.objectlog.bulk.upload import Batch, BulkUpload, UploadedFragment
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore
-from stratalog.objectlog.load.bulk_commit import Linked, link_uploaded
-from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment
 from stratalog.objectlog.options import SweepOptions
 from stratalog.runtime import Runtime
 from stratalog.store.protocol import Store

@@ -17,7 +17,7 @@ import pytest
 import stratalog as sl
 from stratalog import sync
 from stratalog.objectlog.branch.destroy_log import destroy
-from stratalog.objectlog.check.repair_log import repair
+from stratalog.objectlog.check.rebuild_nodes import repair
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.collection.sweep_log import sweep
 

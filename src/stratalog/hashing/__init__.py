@@ -4,7 +4,7 @@ Needs the extra ``fast``; without it ``hashlib`` serves.
 
     program.py   Keccak and the sums, written for LLVM
     kernel.py    the compiled program, and its call from Python
-    making.py    when a process compiles it
+    build_kernel.py    when a process compiles it
 """
 
-from stratalog.hashing.making import MAKER
+from stratalog.hashing.build_kernel import MAKER

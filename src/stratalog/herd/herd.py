@@ -17,8 +17,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 from stratalog.errors import Closed, Conflict, Full, Invalid, NotFound, StratalogError, Unavailable
 from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue, Entry
-from stratalog.herd.dirty import Marker, register
-from stratalog.herd.mark import Mark
+from stratalog.herd.dirty_log import Marker, register
+from stratalog.herd.dirty_mark import Mark
 from stratalog.herd.names import check_name, log_store
 from stratalog.herd.options import HerdOptions
 from stratalog.objectlog import Opening, ReaderOptions

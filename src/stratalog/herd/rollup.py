@@ -20,9 +20,9 @@ from typing import Literal
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, StratalogError, Trimmed
 from stratalog.herd.assignment import assign
-from stratalog.herd.dirty import servers
+from stratalog.herd.dirty_log import servers
+from stratalog.herd.dirty_mark import Mark, put_back, together
 from stratalog.herd.herd import Herd
-from stratalog.herd.mark import Mark, put_back, together
 from stratalog.herd.names import SIDES, dirty_store, log_store
 from stratalog.herd.options import RollUpOptions
 from stratalog.objectlog import CollectorOptions

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from stratalog.pipeline.materialize import MaterializeOptions as MaterializeOptions
     from stratalog.pipeline.materialize import latest_by_key as latest_by_key
     from stratalog.pipeline.outputs import read_output as read_output
+    from stratalog.pipeline.read import pinned_herd as pinned_herd
+    from stratalog.pipeline.read import pinned_log as pinned_log
+    from stratalog.pipeline.read import read_herd as read_herd
+    from stratalog.pipeline.read import read_log as read_log
     from stratalog.pipeline.run import RunEvent as RunEvent
     from stratalog.pipeline.run import RunOptions as RunOptions
     from stratalog.pipeline.run import RunReport as RunReport
@@ -60,10 +64,6 @@ if TYPE_CHECKING:
     from stratalog.pipeline.run import run_forever as run_forever
     from stratalog.pipeline.run import run_pipeline as run_pipeline
     from stratalog.pipeline.session import open_session as open_session
-    from stratalog.pipeline.source import pinned_herd as pinned_herd
-    from stratalog.pipeline.source import pinned_log as pinned_log
-    from stratalog.pipeline.source import read_herd as read_herd
-    from stratalog.pipeline.source import read_log as read_log
     from stratalog.pipeline.spark import readable_spark_errors as readable_spark_errors
 
 _NAMES = {

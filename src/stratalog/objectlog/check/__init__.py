@@ -2,7 +2,7 @@
 
 from stratalog.objectlog.check.damage import Damage, DamageKind, about
 from stratalog.objectlog.check.numbering import Numbers, Seen, Stretch, stretches_of
-from stratalog.objectlog.check.repair_log import RepairReport, repair
+from stratalog.objectlog.check.rebuild_nodes import RepairReport, repair
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.check.scrub_read import Examined, examine_read, read_object, tree_of
 from stratalog.objectlog.check.scrub_report import ScrubReport

@@ -42,7 +42,7 @@ from stratalog.objectlog.stored import (
     predecessor_of,
     seal_of,
 )
-from stratalog.objectlog.tree import Tree, Window, cut, key_of, missing
+from stratalog.objectlog.tree import Reloads, Tree, Window, cut, key_of, missing
 from stratalog.ordered import in_order
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
@@ -87,14 +87,14 @@ class Presence(enum.Enum):
 
 
 class _Course:
-    """What an iteration has still to read, from which manifest, and what it missed last."""
+    """What an iteration has still to read, from which manifest, and what it has missed."""
 
-    __slots__ = ("etag", "gone", "window")
+    __slots__ = ("etag", "reloads", "window")
 
-    def __init__(self, window: Window, etag: str) -> None:
+    def __init__(self, window: Window, etag: str, reloads: Reloads) -> None:
         self.window = window
         self.etag = etag
-        self.gone: str | None = None
+        self.reloads = reloads
 
     def leave_behind(self, fragment: Fragment) -> None:
         """Go on behind a fragment. Once a time is reached, from there on the offset counts."""
@@ -235,7 +235,8 @@ class LogReader:
         try:
             batch = await self._read(fragment)
         except NotFound:
-            await self._look_again(fragment.path, Window(fragment.start.offset), None)
+            await self.refresh()
+            self._check_trimmed(self._manifest, Window(fragment.start.offset))
             if await self._is_linked(fragment):
                 raise missing(fragment.path) from None
             raise NotFound(
@@ -422,26 +423,28 @@ class LogReader:
         check_offset(window.from_offset)
         if window.from_timestamp_us is None and window.from_offset < self.first_offset:
             raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
-        return _Course(window, self._etag)
+        return _Course(window, self._etag, Reloads(self._store, self._refreshed))
 
-    async def _go_on(self, course: _Course, error: NotFound) -> None:
-        """Load the manifest because an object is gone; it is damage if it is gone twice."""
-        path = error.path or "an object"
-        if path == course.gone:
-            raise missing(path) from None
-        await self._look_again(path, course.window, course.etag)
-        course.gone, course.etag = path, self._etag
+    async def _refreshed(self, _: Store) -> tuple[Manifest, str]:
+        return await self.refresh(), self._etag
 
-    async def _look_again(self, path: str, window: Window, etag: str | None) -> None:
-        """Load the manifest because an object is gone. If it is still version ``etag``: damage."""
-        await self.refresh()
-        if window.from_timestamp_us is None and self.first_offset > window.from_offset:
+    async def _go_on(self, course: _Course, gone: NotFound) -> None:
+        """Begin again from the newest manifest. ``Trimmed`` if the log begins later now."""
+
+        def check(manifest: Manifest) -> bool:
+            self._check_trimmed(manifest, course.window)
+            return False
+
+        await course.reloads.after(gone, course.etag, check)
+        course.etag = self._etag
+
+    def _check_trimmed(self, manifest: Manifest, window: Window) -> None:
+        first_offset = manifest.first_offset
+        if window.from_timestamp_us is None and first_offset > window.from_offset:
             raise Trimmed(
-                f"the log starts at {self.first_offset} now; {path} was collected",
-                first_offset=self.first_offset,
+                f"the log starts at {first_offset} now; what lay before it was collected",
+                first_offset=first_offset,
             )
-        if self._etag == etag:
-            raise missing(path)
 
     async def _is_linked(self, fragment: Fragment) -> bool:
         """Whether the newest manifest leads to this fragment, or to nothing that is there."""

@@ -16,8 +16,8 @@
 
 The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum``. ``num_bytes`` is
 the size of the object. Those of writers carry one append time for all their rows. ``base`` is the
-URL of the log that owns the object, if that is another one (see ``forking``). A sparse entry spans
-all that it replaces: ``count`` is the number of its rows, and ``seq_first`` the first of the
+URL of the log that owns the object, if that is another one (see ``objectlog.branch``). A sparse
+entry spans all that it replaces: ``count`` is the number of its rows, and ``seq_first`` the first of the
 sequence numbers of which ``seq_no`` is the last. Persisted: keep stable.
 """
 
@@ -159,7 +159,7 @@ def encode_fragment(
 ) -> EncodedFragment:
     """Hash and encode consecutive records that are appended at one time.
 
-    Only bodies are compressed, and only if there is something to gain (``compressing``): the other
+    Only bodies are compressed, and only if there is something to gain (``compression``): the other
     two columns are a few bytes already.
     """
     return _encode(RECORD_SCHEMA, first_offset, timestamp_us, _body_column(bodies), compression)

@@ -19,10 +19,10 @@ from stratalog.objectlog.tree.fold import (
     make_snapshot,
     plan_fold,
 )
+from stratalog.objectlog.tree.gone_object import Reloads, missing, on_newest_tree
 from stratalog.objectlog.tree.link_fragments import link, note_linked
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
-from stratalog.objectlog.tree.reload import Reloads, missing, on_newest_tree
 from stratalog.objectlog.tree.retention import Cut, find_retention_cut
+from stratalog.objectlog.tree.seek_window import Window, cut
 from stratalog.objectlog.tree.settle import Verdict, judge, judge_by_owner, only_the_past_changed
 from stratalog.objectlog.tree.walk import Tree, key_of
-from stratalog.objectlog.tree.window import Window, cut

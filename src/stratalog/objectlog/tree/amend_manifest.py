@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from stratalog.invariants import invariant
 from stratalog.objectlog.stored import MANIFEST_PATH, Manifest, decode_manifest, load_manifest
-from stratalog.objectlog.tree.reload import Load
+from stratalog.objectlog.tree.gone_object import Load
 from stratalog.objectlog.tree.settle import only_the_past_changed
 from stratalog.runtime import Runtime
 from stratalog.store import Blob, Document, Patience, Store, Version

@@ -24,7 +24,7 @@ from stratalog.objectlog.stored import (
     encode_sparse,
     sum_of_records,
 )
-from stratalog.objectlog.tree.window import Window
+from stratalog.objectlog.tree.seek_window import Window
 from stratalog.setsum import Setsum
 
 

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from stratalog.errors import StratalogError
 from stratalog.objectlog.stored import LINKED_MAX, Fragment, Manifest
+from stratalog.objectlog.tree.seek_window import Window
 from stratalog.objectlog.tree.walk import Tree
-from stratalog.objectlog.tree.window import Window
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from stratalog.objectlog.stored import (
     Snapshot,
     SnapshotPointer,
 )
-from stratalog.objectlog.tree.window import Window
+from stratalog.objectlog.tree.seek_window import Window
 from stratalog.store import Store, sibling
 
 READ_AHEAD_MAX = 16

@@ -41,7 +41,7 @@ from stratalog.pipeline.jobs import (
     resolve,
     shares_of,
 )
-from stratalog.pipeline.source import SPLIT_BYTES
+from stratalog.pipeline.read import SPLIT_BYTES
 from stratalog.pipeline.spark import (
     OnProgress,
     frame_of,

@@ -21,7 +21,7 @@ from stratalog.herd import COMPACTION, log_store
 from stratalog.objectlog.stored import load_any_manifest
 from stratalog.ordered import gather_bounded
 from stratalog.pipeline.check.findings import Finding
-from stratalog.pipeline.check.marks import Marks, read_marks
+from stratalog.pipeline.check.read_marks import Marks, read_marks
 from stratalog.pipeline.check.verify_tasks import LogVerify, LookAtLog, offset_of
 from stratalog.pipeline.jobs import (
     HERE_MAX,

@@ -22,7 +22,7 @@ from stratalog.objectlog.compaction import DEFAULT_OPTIONS, Compacted, Compactor
 from stratalog.objectlog.stored import load_manifest
 from stratalog.pipeline.compact.key_rule import first_line
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
-from stratalog.pipeline.source import Place, pinned_log
+from stratalog.pipeline.read import Place, pinned_log
 from stratalog.pipeline.spark import absolute_url, check_reachable, readable_spark_errors
 from stratalog.store import open_store
 

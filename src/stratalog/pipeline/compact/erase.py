@@ -21,7 +21,7 @@ from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Snapshot, loa
 from stratalog.objectlog.tree import Tree, Window, key_of
 from stratalog.pipeline.compact.by_query import asked_of, live_set
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
-from stratalog.pipeline.source import (
+from stratalog.pipeline.read import (
     PLANNING_CACHE_BYTES,
     SPLIT_BYTES,
     Part,

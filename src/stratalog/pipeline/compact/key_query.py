@@ -27,7 +27,7 @@ from stratalog.pipeline.compact.key_rule import KeyRule
 from stratalog.pipeline.compact.key_tasks import UnitDone, UnitWork, judge_units
 from stratalog.pipeline.compact.key_verdict import Verdict
 from stratalog.pipeline.materialize import is_fault_of_data
-from stratalog.pipeline.source import (
+from stratalog.pipeline.read import (
     SPLIT_BYTES,
     Part,
     native_frame,

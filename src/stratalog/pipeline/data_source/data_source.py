@@ -29,7 +29,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType, Time
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.pipeline.data_source.filter_push_down import narrowed
-from stratalog.pipeline.source import (
+from stratalog.pipeline.read import (
     Hold,
     Planned,
     ReadOptions,

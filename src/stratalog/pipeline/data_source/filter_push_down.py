@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.source import microseconds_of
+from stratalog.pipeline.read import microseconds_of
 
 Bounds = tuple[int | None, int | None]
 """From, and up to but not including. None: no bound."""

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 
 from stratalog.blocking import loop_thread
 from stratalog.pipeline.data_source.data_source import SplitPartition, records_in
-from stratalog.pipeline.source import Admission, LogStream, StreamOptions, split_evenly
+from stratalog.pipeline.read import Admission, LogStream, StreamOptions, split_evenly
 from stratalog.pipeline.spark import whole_errors
 
 T = TypeVar("T")

@@ -38,7 +38,7 @@ from stratalog.pipeline.materialize.merge_job import (
 )
 from stratalog.pipeline.materialize.plan import Planner
 from stratalog.pipeline.outputs import FILE_BYTES, Outputs
-from stratalog.pipeline.source import SPLIT_BYTES
+from stratalog.pipeline.read import SPLIT_BYTES
 from stratalog.pipeline.spark import watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Usage

@@ -35,7 +35,7 @@ from stratalog.pipeline.outputs import (
     splits_of,
     write_files,
 )
-from stratalog.pipeline.source import Part, Split, records_of, split_evenly
+from stratalog.pipeline.read import Part, Split, records_of, split_evenly
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     frame_of,

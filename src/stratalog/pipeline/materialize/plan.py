@@ -13,7 +13,7 @@ from stratalog.ordered import gather_bounded
 from stratalog.pipeline.jobs import LOGS_AT_ONCE, HerdJob, LogRef, Trouble, resolve
 from stratalog.pipeline.materialize.merge_job import Work
 from stratalog.pipeline.outputs import Outputs
-from stratalog.pipeline.source import Part, part_of
+from stratalog.pipeline.read import Part, part_of
 from stratalog.pipeline.spark import below
 
 

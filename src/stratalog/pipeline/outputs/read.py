@@ -28,7 +28,7 @@ from stratalog.pipeline.jobs import (
 )
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
-from stratalog.pipeline.source import OPEN_COST_BYTES, SPLIT_BYTES
+from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
 from stratalog.pipeline.spark import frame_of, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store

@@ -28,7 +28,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
-from stratalog.objectlog.load import Batch
+from stratalog.objectlog.bulk import Batch
 from stratalog.pipeline.sink.link_once import link_once, locate, release_guards, uploaded
 from stratalog.pipeline.sink.options import SinkOptions, Target, parse_sink
 from stratalog.pipeline.sink.upload_rows import Uploaded, upload_rows

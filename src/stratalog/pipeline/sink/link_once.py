@@ -15,8 +15,8 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import StratalogError
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, Herd, Mark, log_store
 from stratalog.objectlog.append import create_log
+from stratalog.objectlog.bulk import Batch, Linked, UploadedFragment, link_uploaded
 from stratalog.objectlog.holds import UploadGuard, UploadGuardStore
-from stratalog.objectlog.load import Batch, Linked, UploadedFragment, link_uploaded
 from stratalog.objectlog.stored import load_manifest
 from stratalog.pipeline.sink.options import SinkOptions, Target
 from stratalog.pipeline.sink.upload_rows import Uploaded

@@ -8,9 +8,9 @@ from typing import cast
 
 from stratalog.errors import Invalid
 from stratalog.herd import check_name
-from stratalog.objectlog.load import Batch, check_query
+from stratalog.objectlog.bulk import Batch, check_query
 from stratalog.objectlog.stored import Compression
-from stratalog.pipeline.source import PATH, Given
+from stratalog.pipeline.read import PATH, Given
 
 FRAGMENT_BYTES = 4 << 20
 FRAGMENT_BYTES_MAX = 256 << 20

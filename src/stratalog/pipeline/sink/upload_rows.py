@@ -20,7 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from stratalog.blocking import loop_thread
 from stratalog.errors import Conflict, Invalid, StratalogError
 from stratalog.objectlog import WriterOptions
-from stratalog.objectlog.load import Batch, BulkUpload, UploadedFragment, is_linked, noted
+from stratalog.objectlog.bulk import Batch, BulkUpload, UploadedFragment, is_linked, noted
 from stratalog.pipeline.sink.options import Target
 
 log = logging.getLogger(__name__)

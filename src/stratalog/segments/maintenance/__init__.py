@@ -2,6 +2,6 @@
 
 from stratalog.segments.maintenance.checkpoints import Checkpoints, HeldState, IncomingCheckpoint
 from stratalog.segments.maintenance.choose_segments import needed
-from stratalog.segments.maintenance.compactor import Compactor
 from stratalog.segments.maintenance.flush_wal import WalFlusher
+from stratalog.segments.maintenance.major_compaction import Compactor
 from stratalog.segments.maintenance.remove_files import FileRemover

@@ -29,7 +29,7 @@ from stratalog.segments.format import (
 )
 from stratalog.segments.io import Buffer, File, FileSystem, HeldFile, Tasks, write_file
 from stratalog.segments.maintenance.choose_segments import dead_segments
-from stratalog.segments.maintenance.compactor import Compactor
+from stratalog.segments.maintenance.major_compaction import Compactor
 from stratalog.segments.read import DurableLog
 from stratalog.segments.write_ahead import Journal, Wal
 

@@ -1,6 +1,5 @@
 """Durability: the WAL for entries, the journal for everything else."""
 
-from stratalog.segments.write_ahead.back_pressure import BackPressure
 from stratalog.segments.write_ahead.flush_queue import FlushQueue
 from stratalog.segments.write_ahead.journal import (
     Journal,
@@ -10,3 +9,4 @@ from stratalog.segments.write_ahead.journal import (
     replay_more,
 )
 from stratalog.segments.write_ahead.wal import Wal, Write
+from stratalog.segments.write_ahead.wal_back_pressure import BackPressure

@@ -32,9 +32,9 @@ from stratalog.segments.format import (
     wal_path,
 )
 from stratalog.segments.io import File, NotWritten, in_sync_thread, typed
-from stratalog.segments.write_ahead.back_pressure import BackPressure
 from stratalog.segments.write_ahead.flush_queue import FlushQueue
 from stratalog.segments.write_ahead.journal import Journal
+from stratalog.segments.write_ahead.wal_back_pressure import BackPressure
 
 
 @dataclass(eq=False, slots=True)

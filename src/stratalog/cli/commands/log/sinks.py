@@ -28,7 +28,7 @@ def list_sinks(url: Url, *, reply: Reply) -> None:
     """
 
     async def work() -> list[tuple[str, int]]:
-        from stratalog.objectlog.load import LINK_TIMEOUT_S
+        from stratalog.objectlog.bulk import LINK_TIMEOUT_S
         from stratalog.objectlog.stored import load_manifest
         from stratalog.store import PatientStore, open_store
 
@@ -63,7 +63,7 @@ def forget_sink(
     """
 
     async def work() -> None:
-        from stratalog.objectlog.load import forget_query
+        from stratalog.objectlog.bulk import forget_query
 
         if not await forget_query(url, query):
             raise NotFound(f"the log knows no query {query!r}", hint="See `stratalog sinks list`.")

@@ -29,9 +29,9 @@ from stratalog.objectlog import Limits
 from stratalog.objectlog.holds import Cursor, CursorStore, read_pin
 from stratalog.objectlog.read import LogReader
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.source.options import StreamOptions
-from stratalog.pipeline.source.pinned_plan import Hold, Planned, plan_log
-from stratalog.pipeline.source.splits import Part
+from stratalog.pipeline.read.options import StreamOptions
+from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_log
+from stratalog.pipeline.read.splits import Part
 from stratalog.store import open_store
 
 POLL_S_MIN = 0.05

@@ -17,7 +17,7 @@ from stratalog.errors import NotFound, Trimmed
 from stratalog.objectlog.stored import ByteCache, Fragment, decode_fragment, load_manifest
 from stratalog.objectlog.tree import Tree, Window, cut, missing
 from stratalog.ordered import OrderedTasks
-from stratalog.pipeline.source.splits import Part, Split
+from stratalog.pipeline.read.splits import Part, Split
 from stratalog.pipeline.spark import whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store

@@ -9,7 +9,7 @@ import pytest
 from objectlog.whole_log import run
 from stratalog.errors import Conflict, Corrupt, NotFound, Trimmed
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, load_manifest
-from stratalog.objectlog.tree.reload import ATTEMPTS_MAX, Reloads, on_newest_tree
+from stratalog.objectlog.tree.gone_object import ATTEMPTS_MAX, Reloads, on_newest_tree
 from stratalog.runtime import Runtime
 from stratalog.store import MemoryStore, Store
 

@@ -9,10 +9,16 @@ from collections.abc import Callable
 
 import pytest
 
-from stratalog.hashing import making
+from stratalog.hashing import build_kernel
 from stratalog.hashing.block import BLOCK_BYTES, Unusable
+from stratalog.hashing.build_kernel import (
+    BLOCKS_MIN,
+    BREAK_EVEN_BLOCKS,
+    RECORDS_MIN,
+    Maker,
+    make_kernel,
+)
 from stratalog.hashing.kernel import Kernel
-from stratalog.hashing.making import BLOCKS_MIN, BREAK_EVEN_BLOCKS, RECORDS_MIN, Maker, make_kernel
 
 MADE = Kernel()
 
@@ -20,7 +26,7 @@ WITHOUT_LLVM = """
 import sys
 sys.modules["llvmlite"] = None
 import numpy as np, pyarrow as pa
-from stratalog.hashing.making import MAKER
+from stratalog.hashing.build_kernel import MAKER
 from stratalog.objectlog.stored.record_sums import sum_of_records
 
 assert MAKER.wait() is None
@@ -144,7 +150,7 @@ def test_a_fork_waits_for_what_is_being_made(when: str) -> None:
 
 
 def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "FORK_WAIT_S_MAX", 0.01)
+    monkeypatch.setattr(build_kernel, "FORK_WAIT_S_MAX", 0.01)
     slow, maker = being_made()
     maker.before_fork()
     maker.after_fork(in_child=False)
@@ -153,7 +159,7 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_child_of_such_a_fork_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "FORK_WAIT_S_MAX", 0.01)
+    monkeypatch.setattr(build_kernel, "FORK_WAIT_S_MAX", 0.01)
     slow, maker = being_made()
     maker.before_fork()
     maker.after_fork(in_child=True)
@@ -174,7 +180,7 @@ def test_where_no_thread_can_be_started_it_is_not_made(monkeypatch: pytest.Monke
 
 FORKS_WHILE_LLVM_IS_IMPORTED = """
 import os, sys, threading
-from stratalog.hashing.making import MAKER
+from stratalog.hashing.build_kernel import MAKER
 
 MAKER.begin()
 while "llvmlite" not in sys.modules:
@@ -197,7 +203,7 @@ def test_a_forked_process_hashes() -> None:
     script = """
 import os, sys
 import numpy as np, pyarrow as pa
-from stratalog.hashing.making import MAKER
+from stratalog.hashing.build_kernel import MAKER
 from stratalog.objectlog.stored.record_sums import sum_of_records
 
 numbers = np.arange(1000, dtype=np.uint64)

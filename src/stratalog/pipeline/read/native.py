@@ -39,7 +39,7 @@ from pyspark.sql.functions import (
 
 from stratalog.objectlog.stored import Fragment, is_relative
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.source.splits import Part
+from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import absolute_url, batch_of, is_cloud, is_remote, without_options
 
 if TYPE_CHECKING:

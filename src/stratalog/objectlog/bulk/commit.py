@@ -25,8 +25,8 @@ import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
 from stratalog.objectlog.append import BeforeLink
+from stratalog.objectlog.bulk.upload import Batch, UploadedFragment
 from stratalog.objectlog.holds import UploadGuardStore
-from stratalog.objectlog.load.bulk_upload import Batch, UploadedFragment
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     ByteCache,

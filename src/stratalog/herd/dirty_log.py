@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
 from stratalog.errors import Exists, StratalogError, Unavailable
-from stratalog.herd.mark import Mark
+from stratalog.herd.dirty_mark import Mark
 from stratalog.herd.names import SERVERS_PREFIX, SIDES, dirty_store, name_in, server_path
 from stratalog.objectlog import WriterOptions
 from stratalog.objectlog.append import LogWriter

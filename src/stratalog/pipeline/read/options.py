@@ -18,7 +18,7 @@ from stratalog.herd import is_name
 from stratalog.objectlog.holds import legal_name
 from stratalog.objectlog.stored import FIRST_OFFSET, OFFSET_MAX
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.source.splits import EVERYTHING, SPLIT_BYTES
+from stratalog.pipeline.read.splits import EVERYTHING, SPLIT_BYTES
 from stratalog.pipeline.spark import absolute_url
 
 PIN_S = 3600.0

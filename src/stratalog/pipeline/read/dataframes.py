@@ -21,11 +21,11 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.source.fetch import records_in_task
-from stratalog.pipeline.source.native import native_frame, why_not_native
-from stratalog.pipeline.source.options import PIN_S, PIN_S_MAX, parse_logs, parse_time_us, window_of
-from stratalog.pipeline.source.pinned_plan import Hold, Planned, plan_herd, plan_log
-from stratalog.pipeline.source.splits import SPLIT_BYTES, split_evenly
+from stratalog.pipeline.read.fetch import records_in_task
+from stratalog.pipeline.read.native import native_frame, why_not_native
+from stratalog.pipeline.read.options import PIN_S, PIN_S_MAX, parse_logs, parse_time_us, window_of
+from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_herd, plan_log
+from stratalog.pipeline.read.splits import SPLIT_BYTES, split_evenly
 from stratalog.pipeline.spark import HERD_RECORDS_DDL, RECORDS_DDL, absolute_url, frame_of, slots_of
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Linking what many tasks have uploaded, all at once."""
 
-from stratalog.objectlog.load.bulk_commit import (
+from stratalog.objectlog.bulk.commit import (
     LINK_TIMEOUT_S,
     Linked,
     forget_query,
@@ -8,4 +8,4 @@ from stratalog.objectlog.load.bulk_commit import (
     link_uploaded,
     noted,
 )
-from stratalog.objectlog.load.bulk_upload import Batch, BulkUpload, UploadedFragment, check_query
+from stratalog.objectlog.bulk.upload import Batch, BulkUpload, UploadedFragment, check_query

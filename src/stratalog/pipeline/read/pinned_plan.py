@@ -37,7 +37,7 @@ from stratalog.pipeline.jobs import (
     has_lost_manifest,
     resolve,
 )
-from stratalog.pipeline.source.splits import Part
+from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import below
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import PatientStore, Store, open_store
