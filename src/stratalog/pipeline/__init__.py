@@ -82,7 +82,7 @@ _NAMES = {
     "outputs": "read_output",
     "run": "RunEvent RunOptions RunReport StageReport html_of run_forever run_pipeline",
     "session": "open_session",
-    "source": "pinned_herd pinned_log read_herd read_log",
+    "read": "pinned_herd pinned_log read_herd read_log",
     "spark": "readable_spark_errors",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
