@@ -9,7 +9,7 @@ import pytest
 
 import stratalog as sl
 from objectlog.whole_log import rows_of, run
-from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore
+from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore, TrickyStore
 from stratalog.errors import Closed, Exists, Full, Invalid, NotFound, Unavailable
 from stratalog.herd import Herd, HerdOptions, Mark
 from stratalog.herd.dirty_mark import MARK_BYTES_MAX
@@ -132,6 +132,32 @@ class TestNames:
                 assert (await log.append(b"three")).offset == 1
             rows = [row.path async for row in sl.open_store(store_url).list(f"logs/{first}/")]
             assert rows == []
+
+        run(main())
+
+    def test_a_drop_whose_answer_was_lost_spares_the_next_log_of_the_name(self) -> None:
+        """Somebody takes the freed name before the drop has looked what became of its put."""
+
+        async def main() -> None:
+            inner = MemoryStore()
+
+            async def take_the_name() -> None:
+                async with Herd.open(inner, server="b") as other:
+                    log = await other.create("orders")
+                    taken.append(await log.id())
+                    await log.append(b"new")
+
+            taken: list[str] = []
+            async with Herd.open(inner, server="a") as herd:
+                first = await (await herd.create("orders")).id()
+            tricky = TrickyStore(inner, "catalogue/", ["lost"], take_the_name)
+            async with Herd.open(tricky) as herd:
+                await herd.drop("orders")
+            async with Herd.open(inner) as herd:
+                assert [await herd.log("orders").id()] == taken
+                async with herd.log("orders").reader() as reader:
+                    assert [record.body async for record in reader.records()] == [b"new"]
+            assert [row.path async for row in inner.list(f"logs/{first}/")] == []
 
         run(main())
 

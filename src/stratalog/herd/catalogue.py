@@ -68,13 +68,19 @@ class Catalogue:
             raise document.taken()
 
     async def drop(self, name: str) -> Entry:
-        """Put a tombstone over an entry. Idempotent: gives an entry that was dropped before."""
+        """Put a tombstone over an entry. Idempotent: gives an entry that was dropped before.
+
+        An entry with another id has taken the name since, so the one that was found is dropped.
+        """
+        found = await self._read(name)
 
         async def dropped(entry: Entry) -> Entry | None:
-            return None if entry.dropped else msgspec.structs.replace(entry, dropped=True)
+            if entry.dropped or entry.id != found.value.id:
+                return None
+            return msgspec.structs.replace(entry, dropped=True)
 
-        before = await self._read(name)
-        return (await self._document(name).change(dropped, before=before)).value
+        await self._document(name).change(dropped, before=found)
+        return found.value
 
     async def names(self) -> AsyncIterator[str]:
         """All names, also of logs that were dropped, in order."""
