@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -14,10 +15,10 @@ from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides
 from objectlog.test_collection import AT_ONCE, DEEP, garbage_left, made
 from objectlog.trees import LEAF, Shape, leaves, shapes
 from objectlog.whole_log import FakeClock, check_whole_log, run
-from objectlog.wrapped_stores import GateStore, PassingStore, Puts
+from objectlog.wrapped_stores import GateStore, PassingStore, Puts, TrickyStore
 from stratalog.errors import Exists, Invalid, NotFound, Trimmed
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.holds.pin import PinStore
+from stratalog.objectlog.holds.pin import Pin, PinStore
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import MemoryStore, StoreLike
 from stratalog.store.protocol import Blob, Listed
@@ -348,6 +349,62 @@ class TestNames:
                 await pins.create("x", 1, expires_us=-5)
             with pytest.raises(NotFound):
                 await pins.load("x")
+
+        run(main())
+
+
+class TestReleases:
+    @pytest.mark.parametrize("answer", ["lost", "echoed"])
+    def test_a_release_spares_the_next_pin_of_the_name(
+        self, answer: Literal["lost", "echoed"]
+    ) -> None:
+        """The name is cleared and taken before the release has looked what became of its put."""
+
+        async def main() -> None:
+            inner = await made(MemoryStore(), cursor=8)
+
+            async def take_the_name() -> None:
+                await collect(inner)
+                await PinStore(inner, owner="other").create("run", 9)
+
+            await PinStore(inner, owner="mine").create("run", 2, 5)
+            tricky = TrickyStore(inner, "pin/", [answer], take_the_name)
+            await (await PinStore(tricky, owner="mine").load("run")).release()
+            assert (await PinStore(inner).load("run")).owner == "other"
+
+        run(main())
+
+    def test_a_pin_that_was_released_and_collected_is_not_the_next_one_of_its_name(self) -> None:
+        async def main() -> None:
+            store = await made(MemoryStore(), cursor=8)
+            pins = PinStore(store)
+            first = await pins.create("run", 2, 5)
+            await (await pins.load("run")).release()
+            await collect(store)
+            await pins.create("run", 9)
+            await first.release()
+            assert (await pins.load("run")).from_offset == 9
+
+        run(main())
+
+    def test_a_release_holds_although_the_pin_had_to_be_written_again(self) -> None:
+        """Somebody releases a pin that its owner is still confirming."""
+
+        async def main() -> None:
+            inner = await made(MemoryStore(), cursor=8)
+            seen: list[Pin] = []
+
+            async def load_and_collect() -> None:
+                seen.append(await PinStore(inner).load("run"))
+                async with sl.LogWriter.open(inner) as log:
+                    for number in range(40):
+                        await log.append(b"%d" % number)
+
+            tricky = TrickyStore(inner, "pin/", ["lost"], load_and_collect)
+            await PinStore(tricky).create("run", 9)
+            await seen[0].release()
+            with pytest.raises(NotFound):
+                await PinStore(inner).load("run")
 
         run(main())
 

@@ -126,7 +126,10 @@ class Pin:
         return await self._pins._renew(self, expires_us)
 
     async def release(self) -> None:
-        """Release the hold. Idempotent. The next collection deletes what only this pin held."""
+        """Release the hold. Idempotent. The next collection deletes what only this pin held.
+
+        A later pin of the same name is left alone.
+        """
         await self._pins._release(self)
 
     def __repr__(self) -> str:
@@ -196,8 +199,9 @@ class PinStore:
             format=FORMAT,
             released=True,
         )
-        if isinstance(await self._document(name).try_put(None, tombstone), Superseded):
-            await self._release(Pin(self, name, await read_pin(self._store, name)))
+        document = self._document(name)
+        if isinstance(await document.try_put(None, tombstone), Superseded):
+            await document.change(_released, before=await read_pin(self._store, name))
 
     use_up = renamed_function("PinStore.use_up", retire)
 
@@ -221,6 +225,7 @@ class PinStore:
             except Trimmed:
                 await self._release(pin)
                 raise
+            stored = msgspec.structs.replace(stored, created_us=pin.created_us)
             pin = Pin(self, pin.name, await document.put(pin._version, stored))
             if not await patience.pause():
                 await self._release(pin)
@@ -305,7 +310,7 @@ class PinStore:
 
     async def _release(self, pin: Pin) -> None:
         async def released(stored: StoredPin) -> StoredPin | None:
-            return None if stored.released else msgspec.structs.replace(stored, released=True)
+            return await _released(stored) if _is_same(stored, pin._stored) else None
 
         await self._document(pin.name).change(released, before=pin._version)
 
@@ -323,6 +328,15 @@ class PinStore:
             timeout_s=PIN_TIMEOUT_S,
             is_tombstone=lambda stored: stored.released,
         )
+
+
+async def _released(stored: StoredPin) -> StoredPin | None:
+    return None if stored.released else msgspec.structs.replace(stored, released=True)
+
+
+def _is_same(one: StoredPin, other: StoredPin) -> bool:
+    """Whether these are versions of one pin. Its name may have been taken again since."""
+    return (one.owner, one.created_us) == (other.owner, other.created_us)
 
 
 def _has(manifest: Manifest, entries: Sequence[Entry]) -> bool:
