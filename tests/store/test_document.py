@@ -384,6 +384,23 @@ class TestLists:
 
         run(main())
 
+    def test_no_read_goes_on_after_one_has_failed(self) -> None:
+        class Slow(MemoryStore):
+            async def get(self, path: str) -> Any:
+                if not path.endswith("0.json"):
+                    await asyncio.sleep(60)
+                return await super().get(path)
+
+        async def main() -> None:
+            store = Slow()
+            await store.put_if_absent("c/0.json", b"{")
+            await store.put_if_absent("c/1.json", Counter().to_json())
+            with pytest.raises(Corrupt):
+                await read_versions(store, "c/", Counter.from_json, name_in)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        run(main())
+
     def test_a_damaged_one_is_raised_or_reported(self) -> None:
         async def main() -> None:
             store = MemoryStore()

@@ -35,7 +35,6 @@ The races, and what settles each:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -44,6 +43,7 @@ import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, StratalogError, Unknown
 from stratalog.invariants import invariant
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Landed, Patience, create, swap
 from stratalog.store.protocol import Blob, Store
@@ -273,13 +273,9 @@ async def read_versions(
 
     paths = [row.path async for row in store.list(prefix)]
     named = [(name, path) for path in paths if (name := name_in(path)) is not None]
-    found: list[tuple[str, Version[V]]] = []
-    for start in range(0, len(named), READS_AT_ONCE):
-        some = named[start : start + READS_AT_ONCE]
-        versions = await asyncio.gather(*(read(path) for _, path in some))
-        found += [
-            (name, version)
-            for (name, _), version in zip(some, versions, strict=True)
-            if version is not None
-        ]
-    return found
+    versions = await gather_bounded([path for _, path in named], read, READS_AT_ONCE)
+    return [
+        (name, version)
+        for (name, _), version in zip(named, versions, strict=True)
+        if version is not None
+    ]
