@@ -10,6 +10,7 @@ import pytest
 
 import stratalog as sl
 from stratalog import ScrubOptions, errors, sync
+from stratalog.indexset import IndexSet
 from stratalog.objectlog.stored.names import UploadNames
 from stratalog.runtime import Runtime
 from stratalog.store import MemoryStore
@@ -61,6 +62,17 @@ def test_a_blocking_writer_publishes_without_losing_a_put(store_url: str) -> Non
         sync.collect(store_url, log_writer=log, options=AT_ONCE)
         assert log.manifest.first_offset == 5
         assert log.append(b"6").offset == 7
+        assert (log.stats["rebases"], log.stats["manifest_conflicts"]) == (0, 0)
+
+
+def test_a_blocking_writer_publishes_a_compaction(store_url: str) -> None:
+    filled(store_url, 5)
+    options = sl.CompactOptions(interval_s=0.0)
+    with sync.LogWriter.open(store_url) as log:
+        done = sync.compact(store_url, IndexSet.of([3]), up_to=5, log_writer=log, options=options)
+        assert done.records == 3
+        assert log.manifest.compacted is not None
+        assert log.append(b"5").offset == 6
         assert (log.stats["rebases"], log.stats["manifest_conflicts"]) == (0, 0)
 
 

@@ -341,13 +341,14 @@ def compact(
     options: CompactOptions = DEFAULT_COMPACT,
     runtime: Runtime = DEFAULT_RUNTIME,
 ) -> Compacted:
+    inner = _behind(log_writer)
     return loop_thread().run(
         lambda: aio.compact(
             url,
             live,
             up_to=up_to,
             must_drop=must_drop,
-            log_writer=_behind(log_writer),
+            log_writer=inner,
             on_progress=on_progress,
             writer=writer,
             options=options,
