@@ -11,7 +11,9 @@ from typing import Any, cast
 import pytest
 
 import stratalog as sl
+from stratalog.indexset import IndexSet
 from stratalog.renamed import RENAMED, renamed_function, renamed_parameters
+from stratalog.store import MemoryStore
 
 
 @renamed_parameters(through="log_writer")
@@ -101,3 +103,17 @@ def test_old_parameters_of_public_functions_go_on(function: Any, old: str) -> No
 def test_a_class_takes_its_old_parameters() -> None:
     with pytest.warns(DeprecationWarning, match="'through' of Collector.__init__ is called"):
         cast(Any, sl.sync.Collector)("memory://renamed", through=None)
+
+
+def test_the_warning_of_a_blocking_twin_is_about_its_caller() -> None:
+    """Python shows such a warning only if it is about the program, not about a library."""
+    store = MemoryStore()
+    with pytest.warns(DeprecationWarning, match="'beside' of LogWriter.open is called") as told:
+        log = cast(Any, sl.sync.LogWriter).open(store, create=True, beside=None)
+    with log:
+        log.append(b"one")
+    with pytest.warns(DeprecationWarning, match="'doomed' of preview_erasure is") as also_told:
+        found = cast(Any, sl.sync.preview_erasure)(store, doomed=IndexSet.of([1]))
+    assert list(found.offsets) == [1]
+    assert {each.filename for each in (*told, *also_told)} == {__file__}
+    assert len(told) == len(also_told) == 1

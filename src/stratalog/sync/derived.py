@@ -36,7 +36,7 @@ from typing import (
 
 from stratalog.blocking import LoopThread, Pull, loop_thread
 from stratalog.objectlog import Closeable, Opening, located, unsendable
-from stratalog.renamed import RENAMED
+from stratalog.renamed import RENAMED, renamed_parameters
 
 A = TypeVar("A")
 C = TypeVar("C", bound=Closeable)
@@ -204,13 +204,11 @@ class opening(Generic[P, C]):  # noqa: N801 - reads as the functions beside it
 
     def __get__(self, twin: W | None, owner: type[W]) -> Callable[P, W]:
         original, signature = self._original, self._signature
-        new_names: dict[str, str] = getattr(original, RENAMED, {})
 
         def call(*args: P.args, **kwargs: P.kwargs) -> W:
             aio = loop_thread().run(lambda: original(*args, **kwargs))
             opened = owner._around(aio)
-            named = {new_names.get(name, name): value for name, value in kwargs.items()}
-            arguments = signature.bind(*args, **named).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
             opened._opened_with = {**arguments, "url": located(arguments["url"])}
             return opened
 
@@ -229,11 +227,17 @@ def _item(method: Callable[..., object]) -> object:
 def _described(
     call: Callable[P, T], original: Callable[..., object], gives: object = None
 ) -> Callable[P, T]:
-    """Let ``help`` and editors show the original's parameters and words, and what this gives."""
+    """Let ``help`` and editors show the original's parameters and words, and what this gives.
+
+    Old names of parameters are taken here, where the warning is about the caller.
+    """
     signature = inspect.signature(original)
     if gives is not None:
         signature = signature.replace(return_annotation=gives)
     functools.update_wrapper(call, original)
+    new_names: dict[str, str] | None = getattr(original, RENAMED, None)
+    if new_names is not None:
+        call = renamed_parameters(**new_names)(call)
     described = cast(Any, call)
     described.__signature__ = signature
     described.__module__ = "stratalog.sync"
