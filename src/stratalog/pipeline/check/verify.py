@@ -142,7 +142,7 @@ async def _unmarked(
     have gone since because the cursor has passed it, or have moved from one dirty log to another
     while they were read. So a suspect is looked at again before it becomes a finding.
     """
-    suspects = [each for each in seen if each.waiting]
+    suspects = [*{each.log_id: each for each in seen if each.waiting}.values()]
     marks = await read_marks(root, runtime)
     for look in range(LOOKS_MAX):
         suspects = [each for each in suspects if not marks.cover(each.log_id, each.tail)]
