@@ -64,6 +64,13 @@ class Program(Group):
         except BrokenPipeError:
             _abandon_stdout()
             raise typer.Exit(exits.BROKEN_PIPE) from None
+        except ModuleNotFoundError as missing:
+            if missing.name != "pyspark":
+                raise
+            from stratalog.pipeline.session import require_pyspark
+
+            require_pyspark()  # says what to install
+            raise
 
     def _guarded(self, run: Callable[[], int], as_json: bool) -> int:
         """Run the command; whatever it raises ends here."""
