@@ -1,7 +1,5 @@
 """What a partition needs of the disk that it lies on. The engine provides it."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from stratalog.segments.context import DiskContext

@@ -10,8 +10,6 @@ A partition knows the engine only as its ``DiskServices``. Everything here runs 
 threads only write, read and sync files.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from stratalog.errors import Closed, NotFound, Unavailable

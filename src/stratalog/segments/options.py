@@ -1,7 +1,5 @@
 """The options of a node's disk, with their defaults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 from stratalog.errors import Invalid

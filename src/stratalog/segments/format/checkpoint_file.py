@@ -10,8 +10,6 @@ The live set comes before the state and is repeated in a file of its own, so tha
 reads no state. That file is a cache, rewritten from the checkpoint when it is missing or damaged.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

@@ -7,8 +7,6 @@ stays readable when its name is gone. If a file has already gone, there are two 
 2. It has not. The file is missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The log of a partition as a node would find it: its files, and what the WAL adds to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

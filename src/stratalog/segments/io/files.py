@@ -13,8 +13,6 @@ A caller may rely on this and nothing else:
 Paths are relative to the data directory, with ``/`` between their parts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -7,8 +7,6 @@ the checkpoint. The newest segment of a partition stays.
 file. Dense segments are left alone, and so is one whose live entries alone exceed a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ A partition has at most one run; a request during it is dropped. If the checkpoi
 run, a minor compaction follows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

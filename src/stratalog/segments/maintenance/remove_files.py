@@ -4,8 +4,6 @@ A file is deleted only after a durable record of the journal has dropped it, or 
 named it. All parts of the disk do that through ``DiskContext.remove_files``.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 

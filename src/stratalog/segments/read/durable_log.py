@@ -4,8 +4,6 @@ From old to new: the segment files, then a memtable for each WAL file that is no
 A change is applied here only after it has become durable.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass

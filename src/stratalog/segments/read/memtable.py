@@ -4,8 +4,6 @@ Only durable entries are here. A table is dropped when its WAL file is in segmen
 readers that hold it may go on.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 

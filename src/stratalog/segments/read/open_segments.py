@@ -4,8 +4,6 @@ An open file stays readable after compaction has removed its name, so a reader t
 always finish.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -9,8 +9,6 @@ If entries that it has yielded were overwritten, it raises ``Conflict``: a calle
 of two histories.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from typing import Protocol

@@ -10,8 +10,6 @@ interruption, by either side or by a crash, the copy is started again.
 What each side decides is pure and lies in ``copy_rules``; the two drivers are here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Iterator

@@ -19,8 +19,6 @@ this order, and each write names the index before it. It follows:
 Live entries are sent before the checkpoint: they must be there when the checkpoint counts.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 
