@@ -5,10 +5,10 @@ when it began; files that the node removes meanwhile are not reported as missing
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -31,11 +31,7 @@ from stratalog.segments.format import (
     live_path,
 )
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
-from stratalog.segments.inspect.disk_snapshot import (
-    READS_OF_DAMAGE,
-    DiskSnapshot,
-    take_snapshot,
-)
+from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapshot, take_snapshot
 from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
 from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
 from stratalog.segments.recover import size_of, wal_head
@@ -49,23 +45,6 @@ Progress = Callable[[int, int], None]
 """Called with the bytes that are verified and the bytes in total."""
 
 
-@dataclass
-class _Found:
-    """The results so far."""
-
-    damages: list[DiskDamage] = field(default_factory=list)
-    entries: int = 0
-    bytes: int = 0
-    gone: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def read(self, entries: int, size: int) -> None:
-        """Count what was verified. Thread-safe."""
-        with self.lock:
-            self.entries += entries
-            self.bytes += size
-
-
 async def check_disk(
     path: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckReport:
@@ -77,10 +56,8 @@ async def check_disk(
             kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
             only = DiskDamage(kind, error.path or "journal", detail=str(error))
             return CheckReport(os.fspath(path), (only,), (), (), 0, 0, 0, 0, 0, 0)
-        try:
+        with contextlib.closing(seen.files):
             return await _Check(seen, on_progress or (lambda _done, _total: None)).run(path)
-        finally:
-            seen.files.close()
 
 
 class _Check:
@@ -88,13 +65,15 @@ class _Check:
 
     def __init__(self, seen: DiskSnapshot, on_progress: Progress) -> None:
         self._seen = seen
-        self._found = _Found()
         self._on_progress = on_progress
         self._sizes = seen.layout.sizes
         self._wrong_files: set[str] = set()
+        self._damages: list[DiskDamage] = []
+        self._entries_read = self._bytes_read = self._gone = 0
+        self._lock = threading.Lock()
 
     async def run(self, path: str | os.PathLike[str]) -> CheckReport:
-        layout, found = self._seen.layout, self._found
+        layout = self._seen.layout
         await in_thread(self._check_files)
         partitions = layout.partitions.values()
         segments = [
@@ -104,18 +83,18 @@ class _Check:
         await self._side_by_side([*segments, *checkpoints])
         await in_thread(self._logs)
         order = list(Kind).index
-        found.damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
+        self._damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
         return CheckReport(
             path=os.fspath(path),
-            damages=tuple(each for each in found.damages if not each.kind.is_remark),
-            remarks=tuple(each for each in found.damages if each.kind.is_remark),
+            damages=tuple(each for each in self._damages if not each.kind.is_remark),
+            remarks=tuple(each for each in self._damages if each.kind.is_remark),
             leftovers=self._seen.leftovers,
             partitions=len(layout.partitions),
             segments=len(segments),
             wals=len(layout.wals),
-            entries=found.entries,
-            bytes=found.bytes,
-            gone=found.gone,
+            entries=self._entries_read,
+            bytes=self._bytes_read,
+            gone=self._gone,
         )
 
     async def _side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
@@ -125,16 +104,18 @@ class _Check:
         async def next_ones() -> None:
             for work in left:
                 await in_thread(work)
-                self._on_progress(self._found.bytes, self._total)
+                self._on_progress(self._bytes_read, sum(self._sizes.values()))
 
         workers: list[Awaitable[None]] = [next_ones() for _ in range(FILES_AT_ONCE)]
         await asyncio.gather(*workers)
 
-    # Files
+    def _read(self, entries: int, size: int) -> None:
+        """Count what was verified. Thread-safe."""
+        with self._lock:
+            self._entries_read += entries
+            self._bytes_read += size
 
-    @property
-    def _total(self) -> int:
-        return sum(self._sizes.values())
+    # Files
 
     def _check_files(self) -> None:
         """Every named file exists and has its size."""
@@ -167,7 +148,7 @@ class _Check:
     ) -> None:
         name = partition.name if partition else None
         self._wrong_files.add(path)
-        self._found.damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
+        self._damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
 
     def _is_gone(self, path: str) -> None:
         """A file has vanished since the snapshot: a running node removed it, or it is missing."""
@@ -175,7 +156,7 @@ class _Check:
         if self._seen.is_still_named(path):
             self._damage(Kind.FILE_MISSING, path)
         else:
-            self._found.gone += 1
+            self._gone += 1
 
     # Segments
 
@@ -208,7 +189,7 @@ class _Check:
         for places in index.chunks(there, CHUNK_BYTES):
             heads, payloads = index.stored(segment, places)
             wrong.extend(heads["index"][damaged(heads, payloads)].tolist())
-        self._found.read(len(indexes), file.size)
+        self._read(len(indexes), file.size)
         if wrong:
             self._damage(
                 Kind.ENTRY_DAMAGED,
@@ -245,7 +226,7 @@ class _Check:
             while data := file.read_at(at, min(CHUNK_BYTES, end - at)):
                 crc = crc32(data, crc)
                 at += len(data)
-        self._found.read(0, at)
+        self._read(0, at)
         if at != end or crc != checkpoint.state_crc:
             byte = checkpoint.state_at
             self._damage(Kind.STATE_DAMAGED, path, partition, byte=byte)
@@ -334,7 +315,7 @@ class _Check:
                 break
             except Corrupt as corrupt:
                 error = corrupt
-        self._found.read(sum(_entries_in(batch) for batch in found), size_of(files, wal.path))
+        self._read(sum(_entries_in(batch) for batch in found), size_of(files, wal.path))
         if error is not None:
             byte = error.actual if isinstance(error.actual, int) else None
             self._damage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error))

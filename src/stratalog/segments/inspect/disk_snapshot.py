@@ -59,18 +59,14 @@ class HeldFiles:
         self._files = files
         self._held: dict[str, File] = {}
 
-    def hold_only(self, paths: Sequence[str]) -> set[str]:
-        """Hold exactly these files open. Returns those that do not exist."""
+    def hold_only(self, paths: Sequence[str]) -> None:
+        """Hold exactly these files open, as far as they exist."""
         for path in self._held.keys() - set(paths):
             self._held.pop(path).close()
-        missing = set()
         for path in paths:
             if path not in self._held:
-                try:
+                with contextlib.suppress(FileNotFoundError):
                     self._held[path] = self._files.open(path)
-                except FileNotFoundError:
-                    missing.add(path)
-        return missing
 
     def open(self, path: str) -> File:
         held = self._held.get(path)
@@ -206,8 +202,8 @@ def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[s
     """Open files that may be removed. If some are gone already, follow the journal and retry."""
     missing: set[str] = set()
     for _ in range(ATTEMPTS_MAX):
-        missing = held.hold_only(_may_go(replayed.layout))
-        missing |= {path for path in replayed.layout.paths if not held.exists(path)} - held.paths
+        held.hold_only(_may_go(replayed.layout))
+        missing = {path for path in replayed.layout.paths if not held.exists(path)} - held.paths
         more = replay_more(held, replayed) if missing else replayed
         if more.last_record == replayed.last_record:
             break

@@ -3,6 +3,7 @@
 Read-only and without a lock, so it may run beside the node. It reports the state of one moment.
 """
 
+import contextlib
 import os
 from dataclasses import asdict, dataclass
 
@@ -123,7 +124,7 @@ async def inspect_disk(path: str | os.PathLike[str]) -> DiskReport:
 
 def _inspect(path: str | os.PathLike[str]) -> DiskReport:
     found = take_snapshot(path)
-    try:
+    with contextlib.closing(found.files):
         _must_be_there(found)
         logs = {number: ReplayedLog(found, number) for number in found.layout.partitions}
         wals = []
@@ -144,8 +145,6 @@ def _inspect(path: str | os.PathLike[str]) -> DiskReport:
             wals=tuple(wals),
             leftovers=found.leftovers,
         )
-    finally:
-        found.files.close()
 
 
 def _must_be_there(found: DiskSnapshot) -> None:

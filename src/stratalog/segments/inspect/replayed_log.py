@@ -31,7 +31,7 @@ class ReplayedLog(DurableLog):
         checkpoint = found.checkpoints.get(number)
         if not isinstance(checkpoint, Checkpoint):
             named = layout.checkpoint
-            checkpoint = Checkpoint(named.index, EMPTY, Lineage(), 0, 0, 0) if named else None
+            checkpoint = Checkpoint(named.index, EMPTY, Lineage(), 0, 0) if named else None
         super().__init__(_LayoutCopy(found.layout), number, layout.name, checkpoint)
 
     @property
