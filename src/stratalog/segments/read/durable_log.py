@@ -7,7 +7,10 @@ A change is applied here only after it has become durable.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
+
+import numpy as np
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import EMPTY, IndexSet
@@ -155,8 +158,8 @@ class DurableLog:
         span = range(previous + 1, entries.last + 1)
         if self.indexes.within(span) != entries.indexes or not self.lineage.numbered(entries.heads):
             return False
-        known = (table.between(span.start, span.stop - 1) for table in self._tables)
-        return all(entries.select(each.indexes).equals_head_by_head(each) for each in known)
+        runs = chain.from_iterable(table.runs(IndexSet(span)) for table in self._tables)
+        return all(np.array_equal(entries.select(run.indexes).heads, run.heads) for run in runs)
 
     def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
         """The current files and memtables, for a reader."""

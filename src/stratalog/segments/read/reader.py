@@ -11,6 +11,7 @@ of two histories.
 
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 from stratalog.errors import Conflict, Corrupt
@@ -25,13 +26,11 @@ from stratalog.segments.read.read_ahead import ReadAhead
 Plan = tuple[PartitionLayout, Sequence[Memtable]]
 
 
+@dataclass(eq=False, slots=True)
 class Watch:
     """Notes above which index the log was cut off since the reader made its plan."""
 
-    __slots__ = ("_cut_after",)
-
-    def __init__(self) -> None:
-        self._cut_after: int | None = None
+    _cut_after: int | None = None
 
     def note(self, after: int) -> None:
         self._cut_after = after if self._cut_after is None else min(self._cut_after, after)
@@ -57,11 +56,7 @@ class Readable(Protocol):
 
 
 class Gone(Exception):
-    """A file was removed after the plan was made, so a newer plan replaces it."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    """The file at a path was removed after the plan was made, so a newer plan replaces it."""
 
 
 class Reader:
@@ -163,9 +158,10 @@ def indexes_near(plan: Plan, wanted: IndexSet) -> IndexSet:
 
 
 def _must_be_replaced(gone: Gone, plan: Plan) -> None:
-    if gone.path in plan[0].paths:
+    path = str(gone)
+    if path in plan[0].paths:
         raise Corrupt(
-            f"{gone.path} is missing",
+            f"{path} is missing",
             hint="Put it back, or restore the partition from another replica.",
-            path=gone.path,
+            path=path,
         ) from gone
