@@ -46,11 +46,7 @@ class Engine:
         self.journal = journal = Journal(context, found)
         self.flush_queue = FlushQueue(options.wal_files_max)
         self.wal = Wal(
-            context,
-            journal,
-            self.flush_queue,
-            on_durable=self._durable,
-            on_failed=self._failed,
+            context, journal, self.flush_queue, on_durable=self._durable, on_failed=self._failed
         )
         self.flusher = WalFlusher(
             context, journal, self.flush_queue, self.wal.back_pressure, self.partitions

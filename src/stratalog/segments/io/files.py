@@ -314,13 +314,11 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
     """As ``write_file``. Each piece is written before the next one is requested."""
     file = files.create(path)
     try:
-        try:
+        with contextlib.closing(file):
             size = 0
             for piece in pieces:
                 size += file.write_at(size, *piece)
             file.sync()
-        finally:
-            file.close()
     except Exception:  # also one that was raised while a piece was made
         with contextlib.suppress(OSError):
             files.remove(path)
@@ -328,14 +326,9 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
     return size
 
 
-@contextlib.contextmanager
-def opened(files: ReadableFiles, path: str) -> Iterator[File]:
+def opened(files: ReadableFiles, path: str) -> contextlib.closing[File]:
     """An existing file to read, closed at the end."""
-    file = files.open(path)
-    try:
-        yield file
-    finally:
-        file.close()
+    return contextlib.closing(files.open(path))
 
 
 def read_file(files: ReadableFiles, path: str) -> bytes:
