@@ -79,16 +79,16 @@ class Engine:
             return
         self._is_closed = True
         await self.wal.drain()
-        await self.checkpoints.close()
-        await self.compactor.close()
+        await self.checkpoints.tasks.end()
+        await self.compactor.tasks.end()
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.flusher.close()
         await self.journal.close()
-        await self.file_remover.finish()
+        await self.file_remover.tasks.end()
         self.wal.close()
-        await self.reader.close()
+        await self.reader.tasks.end()
         self._open_segments.close()
 
     def _durable(self, wal: int, writes: list[Write]) -> None:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, fields
 
 from stratalog.errors import Invalid
 
-KIB = 1024
-MIB = 1024 * KIB
+MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)

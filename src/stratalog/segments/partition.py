@@ -153,7 +153,6 @@ class Partition(DurableLog):
         return await answer  # a cancelled caller only stops waiting
 
     def _submit(self, previous: int, entries: Entries, size: int) -> asyncio.Future[IndexSet]:
-        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
         acknowledges = entries.indexes
         previous, needed = without_checkpointed(
             previous, entries, self.checkpoint_index, self.lineage
@@ -162,11 +161,19 @@ class Partition(DurableLog):
         self._context.meters.skipped += len(entries) - len(needed)
         if not len(needed):
             self._back_pressure.give_back(size)
+            answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
             answer.set_result(acknowledges)
             return answer
         is_known = previous == self._tail.index or self._knows(previous)
         admitted = admit(self._tail, previous, needed, self._kept_up_to, is_known=is_known)
-        self._began(admitted)
+        return self._put(admitted, size, acknowledges)
+
+    def _put(
+        self, admitted: Admitted, size: int, acknowledges: IndexSet
+    ) -> asyncio.Future[IndexSet]:
+        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
+        self._in_flight.append(admitted)
+        self._settled.clear()
         section = Section(self.number, admitted.previous, admitted.entries)
         self._wal.put(Write(section, size, answer, acknowledges))
         return answer
@@ -228,11 +235,8 @@ class Partition(DurableLog):
             self._back_pressure.give_back(WRITE_OVERHEAD_BYTES)
             raise
         end = max(self.indexes.limit(after).last or 0, self.checkpoint_index)
-        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
-        self._began(Admitted(end, NO_ENTRIES, overwrites=True))
-        self._wal.put(
-            Write(Section(self.number, end, NO_ENTRIES), WRITE_OVERHEAD_BYTES, answer, EMPTY)
-        )
+        cut = Admitted(end, NO_ENTRIES, overwrites=True)
+        answer = self._put(cut, WRITE_OVERHEAD_BYTES, EMPTY)
         # At once: a cancelled caller does not stop it, and then others write again.
         self._tail = Tail(end, self.lineage.up_to(end).last_epoch)
         await asyncio.shield(answer)
@@ -348,10 +352,6 @@ class Partition(DurableLog):
         # Not compared with ``last``: a write in flight may be about to cut the log off.
         if self._tail.index < checkpoint.index:
             self._tail.index, self._tail.epoch = checkpoint.index, checkpoint.epoch
-
-    def _began(self, admitted: Admitted) -> None:
-        self._in_flight.append(admitted)
-        self._settled.clear()
 
     def landed(self) -> None:
         """The oldest write in flight is durable."""

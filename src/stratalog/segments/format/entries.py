@@ -223,6 +223,10 @@ class Entries:
         """All payloads, one after another, in as few parts as possible."""
         return self.payloads.parts() if isinstance(self.payloads, Slices) else self.payloads
 
+    def equals_head_by_head(self, other: Entries) -> bool:
+        """Whether both have the same entries by index, epoch, size and check."""
+        return np.array_equal(self.heads, other.heads)
+
 
 def _kept(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
     kept = tuple(payloads)  # the caller may use its list again
@@ -284,8 +288,7 @@ def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
 
 def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
     """For each entry whether its payload is damaged."""
-    listed = payloads.each(crc32) if isinstance(payloads, Slices) else list(map(crc32, payloads))
-    checks = np.array(listed, dtype=np.uint32)
+    checks = np.array(list(map(crc32, payloads)), dtype=np.uint32)
     identity = _identity(heads["index"], heads["epoch"], heads["size"].astype(np.uint64))
     wrong: npt.NDArray[np.bool_] = (checks ^ identity) != heads["check"]
     return wrong

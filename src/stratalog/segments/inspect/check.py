@@ -4,6 +4,8 @@ Read-only and without a lock, so it may run beside the node. Then it checks the 
 when it began; files that the node removes meanwhile are not reported as missing.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os

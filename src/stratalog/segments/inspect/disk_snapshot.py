@@ -124,15 +124,12 @@ def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
     files = local_files(path)
 
     def look() -> DiskSnapshot | None:
-        held = HeldFiles(files)
-        try:
+        with contextlib.ExitStack() as closing:
+            held = closing.enter_context(contextlib.closing(HeldFiles(files)))
             found = _look(held, path)
-        except BaseException:
-            held.close()
-            raise
-        if found is None:
-            held.close()
-        return found
+            if found is not None:
+                closing.pop_all()
+            return found
 
     return retry_while_changing(look, path)
 

@@ -3,6 +3,8 @@
 Read-only and without a lock, so it may run beside the node. It reports the state of one moment.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ the segments in which nothing lives any more: minor compaction. Before the recor
 counts, after it the new one.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +30,31 @@ from stratalog.segments.read import DurableLog
 from stratalog.segments.write_ahead import Journal, Wal
 
 
+class HeldState:
+    """The state of a checkpoint, in an open file."""
+
+    def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._path = path
+        self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
+
+    async def open(self) -> None:
+        """``NotFound`` if a newer checkpoint has replaced it and the file is gone."""
+        await self._file.run(lambda _: None)
+
+    async def part(self, start: int, size: int) -> bytes:
+        """Some bytes of the state, not verified."""
+        at = self.checkpoint.state_at + start
+        return await self._file.run(lambda file: file.read_at(at, size))
+
+    async def whole(self) -> bytes:
+        """The whole state, verified."""
+        return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
+
+    def close(self) -> None:
+        self._file.close()
+
+
 @dataclass(eq=False)
 class Checkpoints:
     """Writes, installs and reads checkpoints."""
@@ -40,7 +63,8 @@ class Checkpoints:
     journal: Journal
     wal: Wal
     compactor: Compactor
-    _tasks: Tasks = field(default_factory=Tasks, init=False)
+    tasks: Tasks = field(default_factory=Tasks, init=False)
+    """The checkpoints that are being taken."""
 
     async def take(
         self,
@@ -74,7 +98,7 @@ class Checkpoints:
                 finally:
                     incoming.discard()
 
-        await self._tasks.run(take())
+        await self.tasks.run(take())
 
     async def commit(self, partition: DurableLog, made: Checkpoint, path: str, size: int) -> bool:
         """Make a durable checkpoint the current one. False if the partition was removed."""
@@ -120,10 +144,6 @@ class Checkpoints:
         if layout is None:
             raise NotFound(f"partition {partition.name!r} was removed")
         return layout.checkpoint
-
-    async def close(self) -> None:
-        """Wait for the checkpoints that are being taken."""
-        await self._tasks.end()
 
     def _check(self, partition: DurableLog, made: Checkpoint) -> None:
         """A live entry lived at the checkpoint before, or lies above it."""
@@ -207,28 +227,3 @@ class IncomingCheckpoint:
         """Close the file, and remove it unless it was committed."""
         paths = [] if self._is_handed_on else [self._path, live_path(self._path)]
         self._file.close(lambda: self._context.remove_files(paths))
-
-
-class HeldState:
-    """The state of a checkpoint, in an open file."""
-
-    def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self._path = path
-        self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
-
-    async def open(self) -> None:
-        """``NotFound`` if a newer checkpoint has replaced it and the file is gone."""
-        await self._file.run(lambda _: None)
-
-    async def part(self, start: int, size: int) -> bytes:
-        """Some bytes of the state, not verified."""
-        at = self.checkpoint.state_at + start
-        return await self._file.run(lambda file: file.read_at(at, size))
-
-    async def whole(self) -> bytes:
-        """The whole state, verified."""
-        return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
-
-    def close(self) -> None:
-        self._file.close()

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-import numpy as np
-
 from stratalog.errors import Corrupt
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.format import (
@@ -159,7 +157,7 @@ class DurableLog:
         if self.indexes.within(span) != entries.indexes or not self.lineage.numbered(entries.heads):
             return False
         runs = chain.from_iterable(table.runs(IndexSet(span)) for table in self._tables)
-        return all(np.array_equal(entries.select(run.indexes).heads, run.heads) for run in runs)
+        return all(entries.select(run.indexes).equals_head_by_head(run) for run in runs)
 
     def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
         """The current files and memtables, for a reader."""

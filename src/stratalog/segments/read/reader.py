@@ -65,11 +65,8 @@ class Reader:
     def __init__(self, readers: OpenSegments, options: DiskOptions) -> None:
         self._readers = readers
         self._options = options
-        self._tasks = Tasks()
-
-    async def close(self) -> None:
-        """Wait for threads that are still reading."""
-        await self._tasks.end()
+        self.tasks = Tasks()
+        """The threads that are reading."""
 
     async def read(self, log: Readable, wanted: IndexSet) -> AsyncGenerator[Entries]:
         """The wanted entries that are here, ascending."""
@@ -125,7 +122,7 @@ class Reader:
         self, partition: int, file: SegmentFile, wanted: IndexSet
     ) -> AsyncGenerator[Entries]:
         """Chunk by chunk, with read-ahead."""
-        ahead = ReadAhead(self._chunks(partition, file, wanted), self._tasks)
+        ahead = ReadAhead(self._chunks(partition, file, wanted), self.tasks)
         try:
             while (entries := await ahead.next()) is not None:
                 yield entries
