@@ -123,7 +123,7 @@ class _Check:
         """Every named file exists and has its size."""
         for path in sorted(self._seen.layout.paths):
             if path in self._seen.missing:
-                self._damage(Kind.FILE_MISSING, path)
+                self._damage(DiskDamage(Kind.FILE_MISSING, path))
                 continue
             expected = self._sizes.get(path)
             if expected is None:
@@ -135,28 +135,17 @@ class _Check:
                 continue
             if actual != expected:
                 detail = f"it has {actual} bytes instead of {expected}"
-                self._damage(Kind.FILE_SIZE, path, detail=detail)
+                self._damage(DiskDamage(Kind.FILE_SIZE, path, detail=detail))
 
-    def _damage(
-        self,
-        kind: DiskDamageKind,
-        path: str,
-        partition: PartitionLayout | None = None,
-        *,
-        index: int | None = None,
-        count: int | None = None,
-        byte: int | None = None,
-        detail: str = "",
-    ) -> None:
-        name = partition.name if partition else None
-        self._wrong_files.add(path)
-        self._damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
+    def _damage(self, damage: DiskDamage) -> None:
+        self._wrong_files.add(damage.path)
+        self._damages.append(damage)
 
     def _is_gone(self, path: str) -> None:
         """A file has vanished since the snapshot: a running node removed it, or it is missing."""
         self._wrong_files.add(path)
         if self._seen.is_still_named(path):
-            self._damage(Kind.FILE_MISSING, path)
+            self._damage(DiskDamage(Kind.FILE_MISSING, path))
         else:
             self._gone += 1
 
@@ -169,38 +158,30 @@ class _Check:
         try:
             with opened(self._seen.files, file.path) as segment:
                 index = SegmentIndex.read(segment, self._seen.disk, partition.number, file.path)
-                self._entries(partition, file, index, segment)
+                self._entries(partition.name, file, index, segment)
         except FileNotFoundError:
             self._is_gone(file.path)
         except Corrupt as error:
-            self._damage(Kind.SEGMENT_UNREADABLE, file.path, partition, detail=str(error))
+            kind, name = Kind.SEGMENT_UNREADABLE, partition.name
+            self._damage(DiskDamage(kind, file.path, name, detail=str(error)))
 
-    def _entries(
-        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, segment: File
-    ) -> None:
+    def _entries(self, name: str, file: SegmentFile, index: SegmentIndex, segment: File) -> None:
         indexes = index.indexes
         if (np.diff(indexes) <= 0).any():
             raise Corrupt(f"the entries of {file.path} are not in order", path=file.path)
         there = IndexSet.of(indexes)
         lacking = file.indexes - there
         if lacking:
-            self._damage(
-                Kind.SEGMENT_ENTRIES, file.path, partition, index=lacking.first, count=len(lacking)
-            )
+            kind, count = Kind.SEGMENT_ENTRIES, len(lacking)
+            self._damage(DiskDamage(kind, file.path, name, index=lacking.first, count=count))
         wrong: list[int] = []
         for places in index.chunks(there, CHUNK_BYTES):
             heads, payloads = index.stored(segment, places)
             wrong.extend(heads["index"][damaged(heads, payloads)].tolist())
         self._read(len(indexes), file.size)
         if wrong:
-            self._damage(
-                Kind.ENTRY_DAMAGED,
-                file.path,
-                partition,
-                index=wrong[0],
-                count=len(wrong),
-                byte=_byte_of(index, wrong[0]),
-            )
+            first, count, byte = wrong[0], len(wrong), _byte_of(index, wrong[0])
+            self._damage(DiskDamage(Kind.ENTRY_DAMAGED, file.path, name, first, count, byte))
 
     # Checkpoints
 
@@ -212,17 +193,17 @@ class _Check:
             return
         checkpoint = self._seen.checkpoints.get(partition.number)
         if isinstance(checkpoint, Corrupt):
-            detail = str(checkpoint)
-            self._damage(Kind.CHECKPOINT_UNREADABLE, path, partition, detail=detail)
+            kind, detail = Kind.CHECKPOINT_UNREADABLE, str(checkpoint)
+            self._damage(DiskDamage(kind, path, partition.name, detail=detail))
         elif checkpoint is not None:
             try:
-                self._state(partition, checkpoint, path)
+                self._state(partition.name, checkpoint, path)
             except FileNotFoundError:
                 self._is_gone(path)
                 return
-            self._live_file(partition, checkpoint, path)
+            self._live_file(partition.name, checkpoint, path)
 
-    def _state(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
+    def _state(self, name: str, checkpoint: Checkpoint, path: str) -> None:
         with opened(self._seen.files, path) as file:
             crc, at, end = 0, checkpoint.state_at, checkpoint.state_at + checkpoint.state_bytes
             while data := file.read_at(at, min(CHUNK_BYTES, end - at)):
@@ -231,19 +212,19 @@ class _Check:
         self._read(0, at)
         if at != end or crc != checkpoint.state_crc:
             byte = checkpoint.state_at
-            self._damage(Kind.STATE_DAMAGED, path, partition, byte=byte)
+            self._damage(DiskDamage(Kind.STATE_DAMAGED, path, name, byte=byte))
 
-    def _live_file(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
+    def _live_file(self, name: str, checkpoint: Checkpoint, path: str) -> None:
         try:
             live = IndexSet.from_bytes(read_file(self._seen.files, live_path(path)))
         except (FileNotFoundError, Corrupt) as error:
             if self._seen.files.exists(path):
                 detail = str(error) if isinstance(error, Corrupt) else "it is missing"
                 kind = Kind.LIVE_FILE_UNREADABLE
-                self._damage(kind, live_path(path), partition, detail=detail)
+                self._damage(DiskDamage(kind, live_path(path), name, detail=detail))
             return
         if live != checkpoint.live:
-            self._damage(Kind.LIVE_FILE_DIFFERS, live_path(path), partition)
+            self._damage(DiskDamage(Kind.LIVE_FILE_DIFFERS, live_path(path), name))
 
     # The WAL, replayed onto the partitions
 
@@ -254,25 +235,18 @@ class _Check:
             try:
                 logs[number] = ReplayedLog(self._seen, number)
             except Corrupt as error:
-                path = error.path or layout.name
-                self._damage(Kind.SEQUENCE_GAP, path, layout, detail=str(error))
+                path, detail = error.path or layout.name, str(error)
+                self._damage(DiskDamage(Kind.SEQUENCE_GAP, path, layout.name, detail=detail))
         self._wals(logs)
         for log in logs.values():
             if (gap := log.gap) is not None:
-                count = gap.before - gap.after
-                self._damage(
-                    Kind.SEQUENCE_GAP, gap.path, log.layout, index=gap.after + 1, count=count
-                )
+                first, count = gap.after + 1, gap.before - gap.after
+                self._damage(DiskDamage(Kind.SEQUENCE_GAP, gap.path, log.name, first, count))
             if missing := log.live - log.indexes:
                 assert log.layout.checkpoint is not None
-                self._damage(
-                    Kind.LIVE_MISSING,
-                    log.layout.checkpoint.path,
-                    log.layout,
-                    index=missing.first,
-                    count=len(missing),
-                    detail=repr(missing),
-                )
+                kind, path = Kind.LIVE_MISSING, log.layout.checkpoint.path
+                count, detail = len(missing), repr(missing)
+                self._damage(DiskDamage(kind, path, log.name, missing.first, count, detail=detail))
 
     def _wals(self, logs: dict[int, ReplayedLog]) -> None:
         layout = self._seen.layout
@@ -285,7 +259,7 @@ class _Check:
                 continue
             if expected is not None and head.first != expected:
                 detail = f"it begins with batch {head.first} instead of {expected}"
-                self._damage(Kind.WAL_GAP, wal.path, detail=detail)
+                self._damage(DiskDamage(Kind.WAL_GAP, wal.path, detail=detail))
             found, is_whole = self._batches(wal, head)
             following = heads[place + 1] if place + 1 < len(heads) else None
             if following is not None and found and following.first == found[-1].number:
@@ -299,7 +273,7 @@ class _Check:
         try:
             return wal_head(self._seen.files, self._seen.disk, wal)
         except Corrupt as error:
-            self._damage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error))
+            self._damage(DiskDamage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error)))
             return None
 
     def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
@@ -317,15 +291,12 @@ class _Check:
                 break
             except Corrupt as corrupt:
                 error = corrupt
-        self._read(sum(_entries_in(batch) for batch in found), size_of(files, wal.path))
+        entries = sum(len(section.entries) for batch in found for section in batch.sections)
+        self._read(entries, size_of(files, wal.path))
         if error is not None:
             byte = error.actual if isinstance(error.actual, int) else None
-            self._damage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error))
+            self._damage(DiskDamage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error)))
         return found, error is None
-
-
-def _entries_in(batch: Batch) -> int:
-    return sum(len(section.entries) for section in batch.sections)
 
 
 def _byte_of(index: SegmentIndex, wanted: int) -> int:
