@@ -40,8 +40,9 @@ def test_the_indexes_are_those_of_the_runs_after_any_cuts_and_questions(seed: in
             table.overwrite(last)
         else:
             first = last + random.randrange(1, 4)
-            table.add(last, Entries.following(first - 1, 1, [b"x"] * random.randrange(1, 5)))
-            last = table.last
+            entries = Entries.following(first - 1, 1, [b"x"] * random.randrange(1, 5))
+            table.add(last, entries)
+            last = entries.last
         if random.random() < 0.5:
             assert table.indexes == real_indexes(table)
     assert table.indexes == real_indexes(table)

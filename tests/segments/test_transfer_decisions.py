@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from zlib import crc32
 
 import pytest
@@ -13,14 +14,7 @@ from segments.replicas import entries_of
 from stratalog.errors import Conflict, Corrupt
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Entries, Entry, Lineage
-from stratalog.segments.transfer.copy_rules import (
-    Agreement,
-    Receiving,
-    ReplicaState,
-    Sending,
-    Window,
-    agree,
-)
+from stratalog.segments.transfer.copy_rules import Receiving, ReplicaState, Sending, Window, agree
 from stratalog.segments.transfer.messages import Ack, End, Has, Offer, Put, StatePart
 
 STATE = b"the state"
@@ -51,78 +45,84 @@ class TestTheGnarlyExample:
 
     def test_a_follower_that_has_everything_up_to_1500_misses_1777(self) -> None:
         offer = offer_of(2000, self.live, 2000, (100, 1), (1001, 2), (1501, 3))
-        agreement = agree(self.follower, offer)
-        assert agreement.cut_after is None
-        assert agreement.missing == IndexSet.of([1777])
-        assert agreement.has == numbers(100, 1500)
-        assert agreement.wants_state
+        has = agree(self.follower, offer)
+        assert has.cut_after is None
+        assert has.missing(offer) == IndexSet.of([1777])
+        assert has.indexes == numbers(100, 1500)
+        assert has.wants_state
 
     def test_a_follower_whose_entries_above_1100_are_stale_misses_1200_and_1777(self) -> None:
         offer = offer_of(2000, self.live, 2000, (100, 1), (1001, 2), (1101, 3))
-        agreement = agree(self.follower, offer)
-        assert agreement.cut_after == 1100
-        assert agreement.missing == IndexSet.of([1200, 1777])
-        assert agreement.has == numbers(100, 1100)
+        has = agree(self.follower, offer)
+        assert has.cut_after == 1100
+        assert has.missing(offer) == IndexSet.of([1200, 1777])
+        assert has.indexes == numbers(100, 1100)
 
     def test_a_follower_that_was_interrupted_misses_what_has_not_come(self) -> None:
         offer = offer_of(2000, self.live, 2000, (100, 1), (1001, 2), (1501, 3))
         partly = ReplicaState(0, IndexSet.of([100, 600, 1200]), Lineage(((100, 1), (1200, 2))))
-        agreement = agree(partly, offer)
-        assert agreement.cut_after is None
-        assert agreement.missing == IndexSet.of([1777])
+        has = agree(partly, offer)
+        assert has.cut_after is None
+        assert has.missing(offer) == IndexSet.of([1777])
 
     def test_an_epoch_of_which_a_replica_has_nothing_does_not_part_the_lineages(self) -> None:
         """It has 100 of term 1 and 1777 of term 3, and cannot know where term 2 was."""
         offer = offer_of(2000, IndexSet.of([100, 1777]), 2000, (100, 1), (1001, 2), (1501, 3))
         partly = ReplicaState(0, IndexSet.of([100, 1777]), Lineage(((100, 1), (1777, 3))))
-        agreement = agree(partly, offer)
-        assert agreement.cut_after is None
-        assert agreement.missing == EMPTY
-        assert agreement.wants_state
+        has = agree(partly, offer)
+        assert has.cut_after is None
+        assert has.missing(offer) == EMPTY
+        assert has.wants_state
 
 
 def test_an_empty_replica_misses_what_lives_and_everything_above_the_checkpoint() -> None:
     offer = offer_of(8, IndexSet.of([2, 5]), 12, (1, 1))
-    agreement = agree(ReplicaState(0, EMPTY, Lineage()), offer)
-    assert agreement == Agreement(None, 0, EMPTY, IndexSet.of([2, 5, 9, 10, 11, 12]), True)
+    has = agree(ReplicaState(0, EMPTY, Lineage()), offer)
+    assert has == Has(indexes=EMPTY, last=0, wants_state=True)
+    assert has.missing(offer) == IndexSet.of([2, 5, 9, 10, 11, 12])
 
 
 def test_a_replica_that_can_get_to_the_checkpoint_by_itself_does_not_want_it() -> None:
     """It has every entry from its own checkpoint on, so its state machine applies them."""
     own = ReplicaState(4, IndexSet.of([2]) | numbers(5, 9), Lineage(((1, 1),)))
-    agreement = agree(own, offer_of(8, IndexSet.of([2, 5]), 12, (1, 1)))
-    assert not agreement.wants_state
-    assert agreement.missing == numbers(10, 12)
+    offer = offer_of(8, IndexSet.of([2, 5]), 12, (1, 1))
+    has = agree(own, offer)
+    assert not has.wants_state
+    assert has.missing(offer) == numbers(10, 12)
 
 
 def test_a_replica_that_reaches_the_checkpoint_with_gaps_wants_it() -> None:
     own = ReplicaState(0, IndexSet.of([2, 5, 8]), Lineage(((2, 1),)))
-    agreement = agree(own, offer_of(8, IndexSet.of([2, 5, 8]), 12, (1, 1)))
-    assert agreement.wants_state
-    assert agreement.missing == numbers(9, 12)
+    offer = offer_of(8, IndexSet.of([2, 5, 8]), 12, (1, 1))
+    has = agree(own, offer)
+    assert has.wants_state
+    assert has.missing(offer) == numbers(9, 12)
 
 
 def test_a_replica_with_a_later_checkpoint_wants_only_what_follows_its_log() -> None:
     own = ReplicaState(10, IndexSet.of([5]) | numbers(11, 12), Lineage(((1, 1),)))
-    agreement = agree(own, offer_of(8, IndexSet.of([2, 5]), 15, (1, 1)))
-    assert not agreement.wants_state
-    assert agreement.missing == numbers(13, 15)
-    assert agreement.cut_after is None
+    offer = offer_of(8, IndexSet.of([2, 5]), 15, (1, 1))
+    has = agree(own, offer)
+    assert not has.wants_state
+    assert has.missing(offer) == numbers(13, 15)
+    assert has.cut_after is None
 
 
 def test_a_replica_cuts_off_what_lies_above_something_that_it_misses() -> None:
     """Left of a copy from a source whose checkpoint was later: there 3 had died."""
     own = ReplicaState(0, IndexSet.of([2, 5, 9]), Lineage(((2, 1),)))
-    agreement = agree(own, offer_of(8, IndexSet.of([2, 3, 5]), 12, (1, 1)))
-    assert agreement.cut_after == 2
-    assert agreement.missing == IndexSet.of([3, 5, 9, 10, 11, 12])
+    offer = offer_of(8, IndexSet.of([2, 3, 5]), 12, (1, 1))
+    has = agree(own, offer)
+    assert has.cut_after == 2
+    assert has.missing(offer) == IndexSet.of([3, 5, 9, 10, 11, 12])
 
 
 def test_a_replica_that_is_ahead_of_the_source_cuts_off_what_the_source_has_not() -> None:
     own = ReplicaState(0, numbers(1, 9), Lineage(((1, 1),)))
-    agreement = agree(own, offer_of(0, EMPTY, 5, (1, 1)))
-    assert agreement.cut_after == 5
-    assert agreement.missing == EMPTY
+    offer = offer_of(0, EMPTY, 5, (1, 1))
+    has = agree(own, offer)
+    assert has.cut_after == 5
+    assert has.missing(offer) == EMPTY
 
 
 def test_two_histories_below_the_checkpoint_of_the_replica_are_corruption() -> None:
@@ -204,28 +204,29 @@ def _line(epochs: dict[int, int]) -> Lineage:
 @given(logs())
 def test_a_replica_keeps_only_entries_of_the_source_and_then_misses_the_rest(logs: Logs) -> None:
     offer, own = logs.offer, logs.own
-    agreement = agree(own, offer)
-    kept = own.indexes.limit(agreement.last).floor(own.checkpoint + 1)
+    has = agree(own, offer)
+    kept = own.indexes.limit(has.last).floor(own.checkpoint + 1)
     for index in kept:
         assert offer.lineage.epoch_of(index) == logs.own_epochs[index], "it is the source's"
         assert index <= offer.last
     # With what is missing it has all that it needs, and each of that comes after its end.
-    assert offer.needed.floor(own.checkpoint + 1) <= kept | agreement.missing
-    assert not agreement.missing & kept
-    assert agreement.missing <= offer.needed
-    assert agreement.missing.first is None or agreement.missing.first > agreement.last
+    assert offer.needed.floor(own.checkpoint + 1) <= kept | has.missing(offer)
+    assert not has.missing(offer) & kept
+    assert has.missing(offer) <= offer.needed
+    first = has.missing(offer).first
+    assert first is None or first > has.last
     # The end of its log is a place from which it can go on.
-    assert agreement.last == max(kept.last or 0, own.checkpoint)
-    assert (agreement.cut_after is None) == (agreement.last == (own.known.last or 0))
+    assert has.last == max(kept.last or 0, own.checkpoint)
+    assert (has.cut_after is None) == (has.last == (own.known.last or 0))
 
 
 @given(logs())
 def test_a_replica_never_cuts_off_a_beginning_that_it_shares_and_needs(logs: Logs) -> None:
     offer, own = logs.offer, logs.own
-    agreement = agree(own, offer)
-    if agreement.cut_after is None:
+    has = agree(own, offer)
+    if has.cut_after is None:
         return
-    first_cut = own.known.floor(agreement.cut_after + 1).first
+    first_cut = own.known.floor(has.cut_after + 1).first
     assert first_cut is not None
     is_foreign = (
         first_cut > offer.last or offer.lineage.epoch_of(first_cut) != logs.own_epochs[first_cut]
@@ -238,10 +239,10 @@ def test_a_replica_never_cuts_off_a_beginning_that_it_shares_and_needs(logs: Log
 def test_a_replica_without_the_state_can_apply_every_entry_up_to_the_checkpoint(
     logs: Logs,
 ) -> None:
-    agreement = agree(logs.own, logs.offer)
+    has = agree(logs.own, logs.offer)
     between = numbers(logs.own.checkpoint + 1, logs.offer.checkpoint)
-    if not agreement.wants_state:
-        assert between <= logs.own.indexes.limit(agreement.last)
+    if not has.wants_state:
+        assert between <= logs.own.indexes.limit(has.last)
 
 
 @given(logs(), st.integers(1, 4), st.integers(1, 5), st.integers(0, 10))
@@ -251,9 +252,9 @@ def test_both_sides_agree_on_every_message_up_to_the_end(
     state = bytes(range(state_bytes))
     offer = logs.offer
     offer = offer_of(offer.checkpoint, offer.live, offer.last, *offer.steps, state=state)
-    agreement = agree(logs.own, offer)
-    sending = Sending(offer, agreement.answer, 7)
-    receiving = Receiving(offer, agreement, 7)
+    has = agree(logs.own, offer)
+    sending = Sending(offer, has, count(8))
+    receiving = Receiving(offer, has, 7)
     got: list[int] = []
 
     def put_all(wanted: IndexSet) -> None:
@@ -266,13 +267,13 @@ def test_both_sides_agree_on_every_message_up_to_the_end(
             wanted = wanted.floor(some[-1] + 1)
 
     put_all(sending.live)
-    if agreement.wants_state:
+    if has.wants_state:
         parts = [state[at : at + part_bytes] for at in range(0, len(state), part_bytes)] or [b""]
         ends = [receiving.state_part(sending.state_part(part)) for part in parts]
         assert ends == [False] * (len(parts) - 1) + [True]
     put_all(sending.rest)
     receiving.end(sending.end())
-    assert got == list(agreement.missing)
+    assert got == list(has.missing(offer))
 
 
 def numbered(offer: Offer, indexes: list[int]) -> Entries:
@@ -284,7 +285,7 @@ class TestTheSource:
     nothing = Has(indexes=EMPTY, last=0, wants_state=True)
 
     def test_each_write_names_the_index_before_it(self) -> None:
-        sending = Sending(self.offer, self.nothing, 0)
+        sending = Sending(self.offer, self.nothing, count(1))
         first = sending.put(sending.live, entries_of([2], 1))
         second = sending.put(IndexSet.of([5]), entries_of([5], 1))
         sending.state_part(STATE)
@@ -295,11 +296,11 @@ class TestTheSource:
         assert [first.previous, second.previous, third.previous] == [0, 2, 8]
 
     def test_entries_of_which_one_has_died_are_not_sent(self) -> None:
-        sending = Sending(self.offer, self.nothing, 0)
+        sending = Sending(self.offer, self.nothing, count(1))
         assert sending.put(sending.live, entries_of([5], 1)) is None
 
     def test_entries_that_were_overwritten_are_not_sent(self) -> None:
-        sending = Sending(self.offer, self.nothing, 0)
+        sending = Sending(self.offer, self.nothing, count(1))
         assert sending.put(sending.rest, entries_of([9], 3)) is None
 
     @pytest.mark.parametrize(
@@ -312,11 +313,11 @@ class TestTheSource:
     )
     def test_an_answer_that_fits_no_log_is_refused(self, answer: Has) -> None:
         with pytest.raises(Corrupt):
-            Sending(self.offer, answer, 0)
+            Sending(self.offer, answer, count(1))
 
     def test_a_state_is_not_sent_where_there_is_none(self) -> None:
         with pytest.raises(Corrupt, match="not offered"):
-            Sending(offer_of(0, EMPTY, 3, (1, 1)), self.nothing, 0)
+            Sending(offer_of(0, EMPTY, 3, (1, 1)), self.nothing, count(1))
 
     def test_acknowledgements_come_in_order(self) -> None:
         window = Window(100)

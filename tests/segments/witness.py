@@ -155,8 +155,8 @@ class Witness:
     async def settle(self) -> None:
         """Wait until compaction and the removal of files have ended."""
         engine = self.disk._engine
-        await engine.compactor.close()
-        await engine.file_remover.finish()
+        await engine.compactor.tasks.end()
+        await engine.file_remover.tasks.end()
 
     async def check_leftovers(self) -> None:
         """The files are those that the journal names, and those that could not be removed."""

@@ -9,8 +9,6 @@ inspect_disk  what a data directory holds, read-only and beside a running node; 
 send_partition, receive_partition    copy a partition to another replica, over a Transport
 """
 
-from __future__ import annotations
-
 from stratalog.segments.disk import Disk
 from stratalog.segments.format import Entries, Entry, Lineage
 from stratalog.segments.inspect import (

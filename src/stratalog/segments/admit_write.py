@@ -11,8 +11,6 @@ Contiguous and sparse writes follow the same rules: in a sparse write, the previ
 before it in the sequence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stratalog.errors import Conflict, Invalid, NotHappened

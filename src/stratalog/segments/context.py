@@ -1,7 +1,5 @@
 """What all parts of one running disk share: its files, its options, its counters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from types import TracebackType
 from typing import Self
 
 from stratalog.errors import Conflict, Invalid, NotFound
@@ -32,13 +31,7 @@ from stratalog.segments.format import (
 from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
-from stratalog.segments.recover import (
-    Found,
-    find,
-    make_durable,
-    remove_leftovers,
-    replay_wal,
-)
+from stratalog.segments.recover import Found, find, make_durable, remove_leftovers, replay_wal
 from stratalog.segments.stats import DiskStats
 
 NAME_BYTES_MAX = 255
@@ -92,12 +85,7 @@ class Disk:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -117,7 +105,9 @@ class Disk:
         if found is not None:
             return found
         if not create:
-            raise NotFound(f"there is no partition {name!r}", hint=_existing(self.partitions()))
+            names = ", ".join(self.partitions()[:10])
+            hint = f"There are: {names}." if names else "There are none."
+            raise NotFound(f"there is no partition {name!r}", hint=hint)
         _check_name(name)
         engine = self._engine
 
@@ -138,10 +128,7 @@ class Disk:
 
     async def remove(self, name: str) -> None:
         """Remove a partition with all its data. Writes in flight fail."""
-        self._engine.must_be_open()
-        partition = self._find(name)
-        if partition is None:
-            raise NotFound(f"there is no partition {name!r}", hint=_existing(self.partitions()))
+        partition = await self.partition(name, create=False)
         engine, number = self._engine, partition.number
 
         def record(layout: Layout) -> Edit | None:
@@ -249,7 +236,3 @@ def _check_name(name: str) -> None:
             f"not a valid name of a partition: {name!r}",
             hint=f"A name has 1 to {NAME_BYTES_MAX} bytes, and no control characters.",
         )
-
-
-def _existing(names: list[str]) -> str:
-    return f"There are: {', '.join(names[:10])}." if names else "There are none."

@@ -10,8 +10,6 @@ A partition knows the engine only as its ``DiskServices``. Everything here runs 
 threads only write, read and sync files.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from stratalog.errors import Closed, NotFound, Unavailable
@@ -48,11 +46,7 @@ class Engine:
         self.journal = journal = Journal(context, found)
         self.flush_queue = FlushQueue(options.wal_files_max)
         self.wal = Wal(
-            context,
-            journal,
-            self.flush_queue,
-            on_durable=self._durable,
-            on_failed=self._failed,
+            context, journal, self.flush_queue, on_durable=self._durable, on_failed=self._failed
         )
         self.flusher = WalFlusher(
             context, journal, self.flush_queue, self.wal.back_pressure, self.partitions
@@ -85,16 +79,16 @@ class Engine:
             return
         self._is_closed = True
         await self.wal.drain()
-        await self.checkpoints.close()
-        await self.compactor.close()
+        await self.checkpoints.tasks.end()
+        await self.compactor.tasks.end()
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.flusher.close()
         await self.journal.close()
-        await self.file_remover.finish()
+        await self.file_remover.tasks.end()
         self.wal.close()
-        await self.reader.close()
+        await self.reader.tasks.end()
         self._open_segments.close()
 
     def _durable(self, wal: int, writes: list[Write]) -> None:

@@ -1,13 +1,10 @@
 """The options of a node's disk, with their defaults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 from stratalog.errors import Invalid
 
-KIB = 1024
-MIB = 1024 * KIB
+MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)

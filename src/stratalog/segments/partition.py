@@ -3,23 +3,22 @@
 Its log consists of the durable part (``DurableLog``), which can be read, and of writes in flight.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from stratalog.errors import Conflict, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.admit_write import Admitted, Tail, admit, check_write, without_checkpointed
-from stratalog.segments.disk_services import DiskServices
+from stratalog.segments.context import DiskContext
 from stratalog.segments.format import NO_ENTRIES, Checkpoint, Entries, Entry, Lineage, Section
-from stratalog.segments.maintenance import HeldState, IncomingCheckpoint
-from stratalog.segments.read import DurableLog
-from stratalog.segments.write_ahead import Write
+from stratalog.segments.maintenance import Checkpoints, Compactor, HeldState, IncomingCheckpoint
+from stratalog.segments.read import DurableLog, Reader
+from stratalog.segments.write_ahead import Journal, Wal, Write
 
 WRITE_OVERHEAD_BYTES = 64
 
@@ -45,6 +44,32 @@ class PartitionStatus:
     segment_bytes: int
 
 
+class DiskServices(Protocol):
+    """What a partition needs of the disk that it lies on. The engine provides it."""
+
+    context: DiskContext
+    journal: Journal
+    wal: Wal
+    reader: Reader
+    checkpoints: Checkpoints
+    compactor: Compactor
+
+    def must_be_open(self) -> None:
+        """``Closed`` after the disk was closed, ``Unavailable`` after a defect stopped it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusive:
+    """Changes a partition's log while all other writes are refused."""
+
+    truncate: Callable[[int], Awaitable[None]]
+    """As ``Partition.truncate``."""
+    write: Callable[[int, Entries], Awaitable[IndexSet]]
+    """As ``Partition.write``."""
+    incoming: Callable[[Checkpoint], IncomingCheckpoint]
+    """Receives a checkpoint of another replica, whose state comes in parts."""
+
+
 class Partition(DurableLog):
     """A log of entries whose indexes its writer assigns. Get one from ``Disk.partition``."""
 
@@ -56,7 +81,6 @@ class Partition(DurableLog):
         self._context = disk.context
         self._wal = disk.wal
         self._back_pressure = disk.wal.back_pressure
-        self._tail = Tail()
         self._in_flight: deque[Admitted] = deque()
         self._kept: list[int] = []
         """The indexes of the checkpoints that are being taken."""
@@ -64,7 +88,7 @@ class Partition(DurableLog):
         self._changing = asyncio.Lock()
         self._settled = asyncio.Event()
         """Set while no write is in flight."""
-        self.forget_in_flight()
+        self.forget_in_flight()  # the tail is where the log ends
 
     def status(self) -> PartitionStatus:
         self.must_be_there()
@@ -94,7 +118,7 @@ class Partition(DurableLog):
             under = max(self._tail.epoch, 1) if epoch is None else epoch
             return self._tail.index, Entries.following(self._tail.index, under, payloads)
 
-        return await self._write(following, self._must_not_change)
+        return await self._write(following)
 
     async def write(self, previous: int, entries: Entries) -> IndexSet:
         """Write entries that follow an index. Returns their indexes when they are durable.
@@ -104,10 +128,10 @@ class Partition(DurableLog):
         ``NotHappened`` until one fits. Entries at or below the checkpoint are acknowledged and not
         written. A cancelled caller does not stop the write.
         """
-        return await self._write(lambda: (previous, entries), self._must_not_change)
+        return await self._write(lambda: (previous, entries))
 
     async def _write(
-        self, make: Callable[[], tuple[int, Entries]], may_be: Callable[[], None]
+        self, make: Callable[[], tuple[int, Entries]], *, is_alone: bool = False
     ) -> IndexSet:
         """``make`` is called again if the tail moved while the write waited for room."""
         self.must_be_there()
@@ -118,7 +142,8 @@ class Partition(DurableLog):
         await self._back_pressure.wait_for_room(size)
         try:
             self.must_be_there()
-            may_be()
+            if not is_alone:
+                self._must_not_change()
             if tail != (self._tail.index, self._tail.epoch):
                 previous, entries = make()
             answer = self._submit(previous, entries, size)
@@ -128,7 +153,6 @@ class Partition(DurableLog):
         return await answer  # a cancelled caller only stops waiting
 
     def _submit(self, previous: int, entries: Entries, size: int) -> asyncio.Future[IndexSet]:
-        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
         acknowledges = entries.indexes
         previous, needed = without_checkpointed(
             previous, entries, self.checkpoint_index, self.lineage
@@ -137,11 +161,19 @@ class Partition(DurableLog):
         self._context.meters.skipped += len(entries) - len(needed)
         if not len(needed):
             self._back_pressure.give_back(size)
+            answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
             answer.set_result(acknowledges)
             return answer
         is_known = previous == self._tail.index or self._knows(previous)
         admitted = admit(self._tail, previous, needed, self._kept_up_to, is_known=is_known)
-        self._began(admitted)
+        return self._put(admitted, size, acknowledges)
+
+    def _put(
+        self, admitted: Admitted, size: int, acknowledges: IndexSet
+    ) -> asyncio.Future[IndexSet]:
+        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
+        self._in_flight.append(admitted)
+        self._settled.clear()
         section = Section(self.number, admitted.previous, admitted.entries)
         self._wal.put(Write(section, size, answer, acknowledges))
         return answer
@@ -186,7 +218,7 @@ class Partition(DurableLog):
             self.must_be_there()
             yield Exclusive(
                 truncate=self._truncate,
-                write=lambda previous, entries: self._write(lambda: (previous, entries), _allowed),
+                write=lambda *write: self._write(lambda: write, is_alone=True),
                 incoming=self._incoming,
             )
 
@@ -203,14 +235,10 @@ class Partition(DurableLog):
             self._back_pressure.give_back(WRITE_OVERHEAD_BYTES)
             raise
         end = max(self.indexes.limit(after).last or 0, self.checkpoint_index)
-        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
-        self._began(Admitted(end, NO_ENTRIES, overwrites=True))
-        self._wal.put(
-            Write(Section(self.number, end, NO_ENTRIES), WRITE_OVERHEAD_BYTES, answer, EMPTY)
-        )
+        cut = Admitted(end, NO_ENTRIES, overwrites=True)
+        answer = self._put(cut, WRITE_OVERHEAD_BYTES, EMPTY)
         # At once: a cancelled caller does not stop it, and then others write again.
-        self._tail.index, self._tail.epoch = end, self.lineage.up_to(end).last_epoch
-        self._tail.has_refused = False
+        self._tail = Tail(end, self.lineage.up_to(end).last_epoch)
         await asyncio.shield(answer)
 
     @contextlib.contextmanager
@@ -293,12 +321,15 @@ class Partition(DurableLog):
 
     def _incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
         self.must_be_there()
-        return self._disk.checkpoints.incoming(self, checkpoint)
+        return IncomingCheckpoint(self._disk.checkpoints, self, checkpoint)
 
     async def state(self) -> bytes | None:
         """The state of the current checkpoint, verified; ``None`` if there is none."""
-        self.must_be_there()
-        return await self._disk.checkpoints.state_of(self)
+        held = await self.hold_state()
+        if held is None:
+            return None
+        with contextlib.closing(held):
+            return await held.whole()
 
     async def hold_state(self) -> HeldState | None:
         """The current checkpoint with its state, which stays readable when a newer one comes."""
@@ -322,10 +353,6 @@ class Partition(DurableLog):
         if self._tail.index < checkpoint.index:
             self._tail.index, self._tail.epoch = checkpoint.index, checkpoint.epoch
 
-    def _began(self, admitted: Admitted) -> None:
-        self._in_flight.append(admitted)
-        self._settled.clear()
-
     def landed(self) -> None:
         """The oldest write in flight is durable."""
         self._in_flight.popleft()
@@ -336,8 +363,7 @@ class Partition(DurableLog):
         """The writes in flight failed: the log ends where it is durable."""
         self._in_flight.clear()
         self._settled.set()
-        self._tail.index, self._tail.epoch = self.last, self.lineage.last_epoch
-        self._tail.has_refused = False
+        self._tail = Tail(self.last, self.lineage.last_epoch)
 
     def removed(self) -> None:
         self._is_removed = True
@@ -349,19 +375,3 @@ class Partition(DurableLog):
         if self._is_removed:
             raise NotFound(f"partition {self.name!r} was removed")
         self._disk.must_be_open()
-
-
-@dataclass(frozen=True, slots=True)
-class Exclusive:
-    """Changes a partition's log while all other writes are refused."""
-
-    truncate: Callable[[int], Awaitable[None]]
-    """As ``Partition.truncate``."""
-    write: Callable[[int, Entries], Awaitable[IndexSet]]
-    """As ``Partition.write``."""
-    incoming: Callable[[Checkpoint], IncomingCheckpoint]
-    """Receives a checkpoint of another replica, whose state comes in parts."""
-
-
-def _allowed() -> None:
-    pass

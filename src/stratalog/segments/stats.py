@@ -1,11 +1,29 @@
 """Counters and latencies of a node's disk."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 
 from stratalog.meter import Meter, Timing
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStats:
+    """The counters of a disk since it was opened, at one moment."""
+
+    syncs: Timing
+    """Batches of the WAL: their number, their bytes, the time of write and sync."""
+    entries: int
+    """Entries that were made durable."""
+    skipped: int
+    """Entries that were acknowledged without being written: a checkpoint already covers them, or
+    they were sent again."""
+    flushes: Timing
+    """Flushed WAL files, and the bytes of their segments."""
+    flushed_entries: int
+    minor_compactions: int
+    """One for each checkpoint, and one if a checkpoint came during a major compaction."""
+    major_compactions: Timing
+    """Major compactions, and the bytes that they wrote."""
 
 
 @dataclass(slots=True)
@@ -31,23 +49,3 @@ class Meters:
             minor_compactions=self.minor,
             major_compactions=self.major.timing(),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DiskStats:
-    """The counters of a disk since it was opened, at one moment."""
-
-    syncs: Timing
-    """Batches of the WAL: their number, their bytes, the time of write and sync."""
-    entries: int
-    """Entries that were made durable."""
-    skipped: int
-    """Entries that were acknowledged without being written: a checkpoint already covers them, or
-    they were sent again."""
-    flushes: Timing
-    """Flushed WAL files, and the bytes of their segments."""
-    flushed_entries: int
-    minor_compactions: int
-    """One for each checkpoint, and one if a checkpoint came during a major compaction."""
-    major_compactions: Timing
-    """Major compactions, and the bytes that they wrote."""

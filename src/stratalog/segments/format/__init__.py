@@ -3,7 +3,6 @@
 from stratalog.segments.format.checkpoint_file import (
     Checkpoint,
     checkpoint_front,
-    checkpoint_of,
     checkpoint_path,
     live_path,
     read_checkpoint,
@@ -30,7 +29,7 @@ from stratalog.segments.format.entries import (
     divided,
     joined,
 )
-from stratalog.segments.format.frame import HEAD_BYTES, MAJOR, Frame, Head, frame_head, frames
+from stratalog.segments.format.frame import HEAD_BYTES, Frame, Head, frame_head, frames
 from stratalog.segments.format.layout import (
     Checkpointed,
     CheckpointFile,

@@ -10,8 +10,6 @@ The live set comes before the state and is repeated in a file of its own, so tha
 reads no state. That file is a cache, rewritten from the checkpoint when it is missing or damaged.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec
@@ -21,14 +19,14 @@ from stratalog.indexset import IndexSet
 from stratalog.segments.format.checksum import crc32
 from stratalog.segments.format.frame import HEAD_BYTES, Head
 from stratalog.segments.format.lineage import Lineage
-from stratalog.segments.io import Buffer, File
+from stratalog.segments.io import File
 
 KIND = b"CKP1"
 
 
 class _Description(msgspec.Struct, frozen=True):
     index: int
-    lineage: list[tuple[int, int]]
+    lineage: tuple[tuple[int, int], ...]
     live_bytes: int
     state_bytes: int
     state_crc: int
@@ -43,8 +41,8 @@ class Checkpoint:
     lineage: Lineage
     state_bytes: int
     state_crc: int
-    state_at: int
-    """Where in the file the state begins."""
+    state_at: int = 0
+    """Where in the file the state begins, once that is known."""
 
     @property
     def epoch(self) -> int:
@@ -63,27 +61,12 @@ def live_path(path: str) -> str:
 def checkpoint_front(disk: bytes, nonce: bytes, partition: int, checkpoint: Checkpoint) -> bytes:
     """The bytes of the file before the state."""
     live = checkpoint.live.to_bytes()
-    description = msgspec.json.encode(
-        _Description(
-            checkpoint.index,
-            list(checkpoint.lineage.steps),
-            len(live),
-            checkpoint.state_bytes,
-            checkpoint.state_crc,
-        )
-    )
+    steps, size = checkpoint.lineage.steps, checkpoint.state_bytes
+    described = _Description(checkpoint.index, steps, len(live), size, checkpoint.state_crc)
+    description = msgspec.json.encode(described)
     sizes = len(description).to_bytes(4, "little") + crc32(description).to_bytes(4, "little")
     head = Head(KIND, disk, nonce, partition, checkpoint.index).to_bytes()
     return head + sizes + description + live
-
-
-def checkpoint_of(
-    disk: bytes, partition: int, index: int, live: IndexSet, lineage: Lineage, state: Buffer
-) -> Checkpoint:
-    """The description of a checkpoint with this state."""
-    made = Checkpoint(index, live, lineage, len(state), crc32(state), 0)
-    front = checkpoint_front(disk, bytes(8), partition, made)
-    return Checkpoint(index, live, lineage, len(state), made.state_crc, len(front))
 
 
 def read_checkpoint(
@@ -108,22 +91,16 @@ def read_checkpoint(
     except msgspec.DecodeError as error:
         raise Corrupt(f"{path} is damaged: {error}", path=path) from None
     live_at = HEAD_BYTES + 8 + size
-    if file.size() != live_at + found.live_bytes + found.state_bytes:
+    state_at = live_at + found.live_bytes
+    if file.size() != state_at + found.state_bytes:
         raise Corrupt(f"{path} is truncated, or has surplus bytes", path=path)
     try:
         if live is None:
             live = IndexSet.from_bytes(file.read_at(live_at, found.live_bytes))
-        lineage = Lineage(tuple(found.lineage))
+        lineage = Lineage(found.lineage)
     except Corrupt as error:
         raise Corrupt(f"{path} is damaged: {error}", path=path) from None
-    return Checkpoint(
-        found.index,
-        live,
-        lineage,
-        found.state_bytes,
-        found.state_crc,
-        live_at + found.live_bytes,
-    )
+    return Checkpoint(found.index, live, lineage, found.state_bytes, found.state_crc, state_at)
 
 
 def read_state(file: File, checkpoint: Checkpoint, path: str) -> bytes:

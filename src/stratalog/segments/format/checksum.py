@@ -4,8 +4,6 @@
 time of ``zlib.crc32``, which is most of the cost of a small entry. Both compute the same number.
 """
 
-from __future__ import annotations
-
 try:
     from isal.isal_zlib import crc32
 except ImportError:

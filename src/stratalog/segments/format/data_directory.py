@@ -4,8 +4,6 @@
 stable. It is the last thing that making a directory writes.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import msgspec

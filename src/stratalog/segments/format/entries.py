@@ -40,10 +40,6 @@ SIZE_FACTOR = 0x165667B19E3779F9
 FEW = 32
 
 _HEAD = struct.Struct("<QQII")
-_INDEX_FACTOR = np.uint64(INDEX_FACTOR)
-_EPOCH_FACTOR = np.uint64(EPOCH_FACTOR)
-_SIZE_FACTOR = np.uint64(SIZE_FACTOR)
-_HALF = np.uint64(32)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -100,9 +96,8 @@ class Entries:
         if len(payloads) <= FEW and type(previous) is int and type(epoch) is int:
             kept = _kept(payloads)
             if kept:
-                _check_indexes(previous + 1, previous + len(kept))
-                _check_epochs(epoch, epoch)
-                _check_size(max(map(len, kept)))
+                last = previous + len(kept)
+                _check((previous + 1, last), (epoch, epoch), max(map(len, kept)))
             return cls(_few_heads(previous + 1, epoch, kept), kept)
         return cls._made(np.arange(previous + 1, previous + 1 + len(payloads)), epoch, payloads)
 
@@ -138,11 +133,10 @@ class Entries:
             checks = np.fromiter(map(crc32, kept), dtype=np.uint64, count=len(kept))
         except (TypeError, OverflowError, ValueError) as error:
             raise Invalid(f"these are no entries: {error}") from None
-        _check_indexes(indexes.item(0), indexes.item(-1))
-        _check_epochs(columns.item(0, 1), columns.item(-1, 1))
-        _check_size(int(sizes.max()))
+        ends = (columns.item(0, 1), columns.item(-1, 1))
+        _check((indexes.item(0), indexes.item(-1)), ends, int(sizes.max()))
         checks ^= _identity(columns[:, 0], columns[:, 1], sizes)
-        checks <<= _HALF
+        checks <<= 32
         columns[:, 2] = checks | sizes
         return cls(heads, kept)
 
@@ -182,13 +176,11 @@ class Entries:
     @property
     def indexes(self) -> IndexSet:
         if self._indexes is None:
-            self._indexes = self._made_indexes()
+            if len(self.heads) and self.last - self.first + 1 == len(self.heads):
+                self._indexes = IndexSet(range(self.first, self.last + 1))
+            else:
+                self._indexes = IndexSet.of(self.heads["index"].astype(np.int64))
         return self._indexes
-
-    def _made_indexes(self) -> IndexSet:
-        if len(self.heads) and self.last - self.first + 1 == len(self.heads):
-            return IndexSet(range(self.first, self.last + 1))
-        return IndexSet.of(self.heads["index"].astype(np.int64))
 
     @property
     def payload_bytes(self) -> int:
@@ -243,17 +235,12 @@ def _kept(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
     return kept
 
 
-def _check_indexes(first: int, last: int) -> None:
-    if first < 1 or last > INDEX_MAX:
+def _check(indexes: tuple[int, int], epochs: tuple[int, int], largest: int) -> None:
+    """``Invalid`` unless the first and last index and epoch, and the largest size, are possible."""
+    if indexes[0] < 1 or indexes[1] > INDEX_MAX:
         raise Invalid(f"the indexes of entries go from 1 to {INDEX_MAX}")
-
-
-def _check_epochs(first: int, last: int) -> None:
-    if not 1 <= first <= last <= EPOCH_MAX:
+    if not 1 <= epochs[0] <= epochs[1] <= EPOCH_MAX:
         raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
-
-
-def _check_size(largest: int) -> None:
     if largest > PAYLOAD_BYTES_MAX:
         raise Invalid(f"a payload has up to {PAYLOAD_BYTES_MAX} bytes", actual=largest)
 
@@ -301,8 +288,7 @@ def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
 
 def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
     """For each entry whether its payload is damaged."""
-    listed = payloads.each(crc32) if isinstance(payloads, Slices) else list(map(crc32, payloads))
-    checks = np.array(listed, dtype=np.uint32)
+    checks = np.array(list(map(crc32, payloads)), dtype=np.uint32)
     identity = _identity(heads["index"], heads["epoch"], heads["size"].astype(np.uint64))
     wrong: npt.NDArray[np.bool_] = (checks ^ identity) != heads["check"]
     return wrong
@@ -310,10 +296,10 @@ def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
 
 def _identity(indexes: Numbers, epochs: Numbers, sizes: Numbers) -> Numbers:
     """The 32 bits that the check is XORed with: a mix of index, epoch and size."""
-    mixed: Numbers = indexes * _INDEX_FACTOR
-    mixed += epochs * _EPOCH_FACTOR
-    mixed += sizes * _SIZE_FACTOR
-    mixed >>= _HALF
+    mixed: Numbers = indexes * INDEX_FACTOR
+    mixed += epochs * EPOCH_FACTOR
+    mixed += sizes * SIZE_FACTOR
+    mixed >>= 32
     return mixed
 
 

@@ -7,8 +7,6 @@ The valid entries of one file of a partition lie below those of the next, becaus
 index removes everything above it. The layout has the valid indexes of each file as a set.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Self
@@ -109,18 +107,12 @@ class PartitionLayout(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         names = set(sources)
         present = [file for file in self.files if file.path in names]
-        if by is None or not present:
-            return self._having(file for file in self.files if file.path not in names)
-        valid = by.indexes & IndexSet.union(file.indexes for file in present)
-        merged = [by.with_valid(valid)] if valid else []
-        place = self.files.index(present[0])
-        after = [file for file in self.files[place:] if file.path not in names]
-        return self._having((*self.files[:place], *merged, *after))
-
-    def checkpointed(self, checkpoint: CheckpointFile, dropped: Iterable[str]) -> Self:
-        names = set(dropped)
-        made = self._having(file for file in self.files if file.path not in names)
-        return msgspec.structs.replace(made, checkpoint=checkpoint)
+        left = [file for file in self.files if file.path not in names]
+        if by is not None and present:
+            valid = by.indexes & IndexSet.union(file.indexes for file in present)
+            place = self.files.index(present[0])
+            left[place:place] = [by.with_valid(valid)] if valid else []
+        return self._having(left)
 
     def _having(self, files: Iterable[SegmentFile]) -> Self:
         return msgspec.structs.replace(self, files=tuple(files))
@@ -161,7 +153,7 @@ class Layout(msgspec.Struct, frozen=True):
         partitions = self.partitions.items()
         return {number: each.checkpoint for number, each in partitions if each.checkpoint}
 
-    def having(self, partition: PartitionLayout) -> Layout:
+    def having(self, partition: PartitionLayout) -> Self:
         return msgspec.structs.replace(
             self, partitions={**self.partitions, partition.number: partition}
         )
@@ -247,8 +239,8 @@ class Checkpointed(msgspec.Struct, frozen=True, tag="checkpointed"):
     dropped: tuple[str, ...] = ()
 
     def applied(self, layout: Layout) -> Layout:
-        partition = layout.partitions[self.number]
-        return layout.having(partition.checkpointed(self.checkpoint, self.dropped))
+        left = layout.partitions[self.number].replaced(self.dropped, None)
+        return layout.having(msgspec.structs.replace(left, checkpoint=self.checkpoint))
 
 
 class Replaced(msgspec.Struct, frozen=True, tag="replaced", omit_defaults=True):

@@ -117,10 +117,8 @@ class SegmentIndex:
 
     def bytes_of(self, wanted: IndexSet) -> int:
         """The size of some entries in a file."""
-        chosen = wanted.contains(self.indexes)
-        return int(self.heads["size"][chosen].sum(dtype=np.int64)) + HEAD.itemsize * int(
-            chosen.sum()
-        )
+        sizes = self.heads["size"][wanted.contains(self.indexes)]
+        return int(sizes.sum(dtype=np.int64)) + len(sizes) * HEAD.itemsize
 
     def must_have(self, wanted: IndexSet) -> None:
         """``Corrupt`` unless all these entries are in the file."""

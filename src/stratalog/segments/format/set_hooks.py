@@ -1,7 +1,5 @@
 """MessagePack hooks for index sets, in records of the journal and in messages of a transfer."""
 
-from __future__ import annotations
-
 from stratalog.indexset import IndexSet
 
 

@@ -7,10 +7,10 @@ when it began; files that the node removes meanwhile are not reported as missing
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -33,11 +33,7 @@ from stratalog.segments.format import (
     live_path,
 )
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
-from stratalog.segments.inspect.disk_snapshot import (
-    READS_OF_DAMAGE,
-    DiskSnapshot,
-    take_snapshot,
-)
+from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapshot, take_snapshot
 from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
 from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
 from stratalog.segments.recover import size_of, wal_head
@@ -51,23 +47,6 @@ Progress = Callable[[int, int], None]
 """Called with the bytes that are verified and the bytes in total."""
 
 
-@dataclass
-class _Found:
-    """The results so far."""
-
-    damages: list[DiskDamage] = field(default_factory=list)
-    entries: int = 0
-    bytes: int = 0
-    gone: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def read(self, entries: int, size: int) -> None:
-        """Count what was verified. Thread-safe."""
-        with self.lock:
-            self.entries += entries
-            self.bytes += size
-
-
 async def check_disk(
     path: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckReport:
@@ -79,10 +58,8 @@ async def check_disk(
             kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
             only = DiskDamage(kind, error.path or "journal", detail=str(error))
             return CheckReport(os.fspath(path), (only,), (), (), 0, 0, 0, 0, 0, 0)
-        try:
+        with contextlib.closing(seen.files):
             return await _Check(seen, on_progress or (lambda _done, _total: None)).run(path)
-        finally:
-            seen.files.close()
 
 
 class _Check:
@@ -90,13 +67,15 @@ class _Check:
 
     def __init__(self, seen: DiskSnapshot, on_progress: Progress) -> None:
         self._seen = seen
-        self._found = _Found()
         self._on_progress = on_progress
         self._sizes = seen.layout.sizes
         self._wrong_files: set[str] = set()
+        self._damages: list[DiskDamage] = []
+        self._entries_read = self._bytes_read = self._gone = 0
+        self._lock = threading.Lock()
 
     async def run(self, path: str | os.PathLike[str]) -> CheckReport:
-        layout, found = self._seen.layout, self._found
+        layout = self._seen.layout
         await in_thread(self._check_files)
         partitions = layout.partitions.values()
         segments = [
@@ -106,18 +85,18 @@ class _Check:
         await self._side_by_side([*segments, *checkpoints])
         await in_thread(self._logs)
         order = list(Kind).index
-        found.damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
+        self._damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
         return CheckReport(
             path=os.fspath(path),
-            damages=tuple(each for each in found.damages if not each.kind.is_remark),
-            remarks=tuple(each for each in found.damages if each.kind.is_remark),
+            damages=tuple(each for each in self._damages if not each.kind.is_remark),
+            remarks=tuple(each for each in self._damages if each.kind.is_remark),
             leftovers=self._seen.leftovers,
             partitions=len(layout.partitions),
             segments=len(segments),
             wals=len(layout.wals),
-            entries=found.entries,
-            bytes=found.bytes,
-            gone=found.gone,
+            entries=self._entries_read,
+            bytes=self._bytes_read,
+            gone=self._gone,
         )
 
     async def _side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
@@ -127,22 +106,24 @@ class _Check:
         async def next_ones() -> None:
             for work in left:
                 await in_thread(work)
-                self._on_progress(self._found.bytes, self._total)
+                self._on_progress(self._bytes_read, sum(self._sizes.values()))
 
         workers: list[Awaitable[None]] = [next_ones() for _ in range(FILES_AT_ONCE)]
         await asyncio.gather(*workers)
 
-    # Files
+    def _read(self, entries: int, size: int) -> None:
+        """Count what was verified. Thread-safe."""
+        with self._lock:
+            self._entries_read += entries
+            self._bytes_read += size
 
-    @property
-    def _total(self) -> int:
-        return sum(self._sizes.values())
+    # Files
 
     def _check_files(self) -> None:
         """Every named file exists and has its size."""
         for path in sorted(self._seen.layout.paths):
             if path in self._seen.missing:
-                self._damage(Kind.FILE_MISSING, path)
+                self._damage(DiskDamage(Kind.FILE_MISSING, path))
                 continue
             expected = self._sizes.get(path)
             if expected is None:
@@ -154,30 +135,19 @@ class _Check:
                 continue
             if actual != expected:
                 detail = f"it has {actual} bytes instead of {expected}"
-                self._damage(Kind.FILE_SIZE, path, detail=detail)
+                self._damage(DiskDamage(Kind.FILE_SIZE, path, detail=detail))
 
-    def _damage(
-        self,
-        kind: DiskDamageKind,
-        path: str,
-        partition: PartitionLayout | None = None,
-        *,
-        index: int | None = None,
-        count: int | None = None,
-        byte: int | None = None,
-        detail: str = "",
-    ) -> None:
-        name = partition.name if partition else None
-        self._wrong_files.add(path)
-        self._found.damages.append(DiskDamage(kind, path, name, index, count, byte, detail))
+    def _damage(self, damage: DiskDamage) -> None:
+        self._wrong_files.add(damage.path)
+        self._damages.append(damage)
 
     def _is_gone(self, path: str) -> None:
         """A file has vanished since the snapshot: a running node removed it, or it is missing."""
         self._wrong_files.add(path)
         if self._seen.is_still_named(path):
-            self._damage(Kind.FILE_MISSING, path)
+            self._damage(DiskDamage(Kind.FILE_MISSING, path))
         else:
-            self._found.gone += 1
+            self._gone += 1
 
     # Segments
 
@@ -188,38 +158,30 @@ class _Check:
         try:
             with opened(self._seen.files, file.path) as segment:
                 index = SegmentIndex.read(segment, self._seen.disk, partition.number, file.path)
-                self._entries(partition, file, index, segment)
+                self._entries(partition.name, file, index, segment)
         except FileNotFoundError:
             self._is_gone(file.path)
         except Corrupt as error:
-            self._damage(Kind.SEGMENT_UNREADABLE, file.path, partition, detail=str(error))
+            kind, name = Kind.SEGMENT_UNREADABLE, partition.name
+            self._damage(DiskDamage(kind, file.path, name, detail=str(error)))
 
-    def _entries(
-        self, partition: PartitionLayout, file: SegmentFile, index: SegmentIndex, segment: File
-    ) -> None:
+    def _entries(self, name: str, file: SegmentFile, index: SegmentIndex, segment: File) -> None:
         indexes = index.indexes
         if (np.diff(indexes) <= 0).any():
             raise Corrupt(f"the entries of {file.path} are not in order", path=file.path)
         there = IndexSet.of(indexes)
         lacking = file.indexes - there
         if lacking:
-            self._damage(
-                Kind.SEGMENT_ENTRIES, file.path, partition, index=lacking.first, count=len(lacking)
-            )
+            kind, count = Kind.SEGMENT_ENTRIES, len(lacking)
+            self._damage(DiskDamage(kind, file.path, name, index=lacking.first, count=count))
         wrong: list[int] = []
         for places in index.chunks(there, CHUNK_BYTES):
             heads, payloads = index.stored(segment, places)
             wrong.extend(heads["index"][damaged(heads, payloads)].tolist())
-        self._found.read(len(indexes), file.size)
+        self._read(len(indexes), file.size)
         if wrong:
-            self._damage(
-                Kind.ENTRY_DAMAGED,
-                file.path,
-                partition,
-                index=wrong[0],
-                count=len(wrong),
-                byte=_byte_of(index, wrong[0]),
-            )
+            first, count, byte = wrong[0], len(wrong), _byte_of(index, wrong[0])
+            self._damage(DiskDamage(Kind.ENTRY_DAMAGED, file.path, name, first, count, byte))
 
     # Checkpoints
 
@@ -231,38 +193,38 @@ class _Check:
             return
         checkpoint = self._seen.checkpoints.get(partition.number)
         if isinstance(checkpoint, Corrupt):
-            detail = str(checkpoint)
-            self._damage(Kind.CHECKPOINT_UNREADABLE, path, partition, detail=detail)
+            kind, detail = Kind.CHECKPOINT_UNREADABLE, str(checkpoint)
+            self._damage(DiskDamage(kind, path, partition.name, detail=detail))
         elif checkpoint is not None:
             try:
-                self._state(partition, checkpoint, path)
+                self._state(partition.name, checkpoint, path)
             except FileNotFoundError:
                 self._is_gone(path)
                 return
-            self._live_file(partition, checkpoint, path)
+            self._live_file(partition.name, checkpoint, path)
 
-    def _state(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
+    def _state(self, name: str, checkpoint: Checkpoint, path: str) -> None:
         with opened(self._seen.files, path) as file:
             crc, at, end = 0, checkpoint.state_at, checkpoint.state_at + checkpoint.state_bytes
             while data := file.read_at(at, min(CHUNK_BYTES, end - at)):
                 crc = crc32(data, crc)
                 at += len(data)
-        self._found.read(0, at)
+        self._read(0, at)
         if at != end or crc != checkpoint.state_crc:
             byte = checkpoint.state_at
-            self._damage(Kind.STATE_DAMAGED, path, partition, byte=byte)
+            self._damage(DiskDamage(Kind.STATE_DAMAGED, path, name, byte=byte))
 
-    def _live_file(self, partition: PartitionLayout, checkpoint: Checkpoint, path: str) -> None:
+    def _live_file(self, name: str, checkpoint: Checkpoint, path: str) -> None:
         try:
             live = IndexSet.from_bytes(read_file(self._seen.files, live_path(path)))
         except (FileNotFoundError, Corrupt) as error:
             if self._seen.files.exists(path):
                 detail = str(error) if isinstance(error, Corrupt) else "it is missing"
                 kind = Kind.LIVE_FILE_UNREADABLE
-                self._damage(kind, live_path(path), partition, detail=detail)
+                self._damage(DiskDamage(kind, live_path(path), name, detail=detail))
             return
         if live != checkpoint.live:
-            self._damage(Kind.LIVE_FILE_DIFFERS, live_path(path), partition)
+            self._damage(DiskDamage(Kind.LIVE_FILE_DIFFERS, live_path(path), name))
 
     # The WAL, replayed onto the partitions
 
@@ -273,25 +235,18 @@ class _Check:
             try:
                 logs[number] = ReplayedLog(self._seen, number)
             except Corrupt as error:
-                path = error.path or layout.name
-                self._damage(Kind.SEQUENCE_GAP, path, layout, detail=str(error))
+                path, detail = error.path or layout.name, str(error)
+                self._damage(DiskDamage(Kind.SEQUENCE_GAP, path, layout.name, detail=detail))
         self._wals(logs)
         for log in logs.values():
             if (gap := log.gap) is not None:
-                count = gap.before - gap.after
-                self._damage(
-                    Kind.SEQUENCE_GAP, gap.path, log.layout, index=gap.after + 1, count=count
-                )
+                first, count = gap.after + 1, gap.before - gap.after
+                self._damage(DiskDamage(Kind.SEQUENCE_GAP, gap.path, log.name, first, count))
             if missing := log.live - log.indexes:
                 assert log.layout.checkpoint is not None
-                self._damage(
-                    Kind.LIVE_MISSING,
-                    log.layout.checkpoint.path,
-                    log.layout,
-                    index=missing.first,
-                    count=len(missing),
-                    detail=repr(missing),
-                )
+                kind, path = Kind.LIVE_MISSING, log.layout.checkpoint.path
+                count, detail = len(missing), repr(missing)
+                self._damage(DiskDamage(kind, path, log.name, missing.first, count, detail=detail))
 
     def _wals(self, logs: dict[int, ReplayedLog]) -> None:
         layout = self._seen.layout
@@ -304,7 +259,7 @@ class _Check:
                 continue
             if expected is not None and head.first != expected:
                 detail = f"it begins with batch {head.first} instead of {expected}"
-                self._damage(Kind.WAL_GAP, wal.path, detail=detail)
+                self._damage(DiskDamage(Kind.WAL_GAP, wal.path, detail=detail))
             found, is_whole = self._batches(wal, head)
             following = heads[place + 1] if place + 1 < len(heads) else None
             if following is not None and found and following.first == found[-1].number:
@@ -318,7 +273,7 @@ class _Check:
         try:
             return wal_head(self._seen.files, self._seen.disk, wal)
         except Corrupt as error:
-            self._damage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error))
+            self._damage(DiskDamage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error)))
             return None
 
     def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
@@ -336,15 +291,12 @@ class _Check:
                 break
             except Corrupt as corrupt:
                 error = corrupt
-        self._found.read(sum(_entries_in(batch) for batch in found), size_of(files, wal.path))
+        entries = sum(len(section.entries) for batch in found for section in batch.sections)
+        self._read(entries, size_of(files, wal.path))
         if error is not None:
             byte = error.actual if isinstance(error.actual, int) else None
-            self._damage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error))
+            self._damage(DiskDamage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error)))
         return found, error is None
-
-
-def _entries_in(batch: Batch) -> int:
-    return sum(len(section.entries) for section in batch.sections)
 
 
 def _byte_of(index: SegmentIndex, wanted: int) -> int:

@@ -4,10 +4,9 @@ The names are stable and meant for programs. A *remark* is something that the ne
 by itself. A directory with nothing but remarks is clean.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import asdict, dataclass
+from typing import Self
 
 _KEEP = "Keep the file. Restore the partition from another replica."
 _PUT_BACK = "Put it back from a copy of this data directory, or restore from other replicas."
@@ -22,9 +21,7 @@ class DiskDamageKind(enum.Enum):
     remedy: str
     is_remark: bool
 
-    def __new__(
-        cls, name: str, meaning: str, remedy: str, is_remark: bool = False
-    ) -> DiskDamageKind:
+    def __new__(cls, name: str, meaning: str, remedy: str, is_remark: bool = False) -> Self:
         kind = object.__new__(cls)
         kind._value_ = name
         kind.meaning = meaning

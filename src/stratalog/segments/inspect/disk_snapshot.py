@@ -7,8 +7,6 @@ stays readable when its name is gone. If a file has already gone, there are two 
 2. It has not. The file is missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Sequence
@@ -61,18 +59,14 @@ class HeldFiles:
         self._files = files
         self._held: dict[str, File] = {}
 
-    def hold_only(self, paths: Sequence[str]) -> set[str]:
-        """Hold exactly these files open. Returns those that do not exist."""
+    def hold_only(self, paths: Sequence[str]) -> None:
+        """Hold exactly these files open, as far as they exist."""
         for path in self._held.keys() - set(paths):
             self._held.pop(path).close()
-        missing = set()
         for path in paths:
             if path not in self._held:
-                try:
+                with contextlib.suppress(FileNotFoundError):
                     self._held[path] = self._files.open(path)
-                except FileNotFoundError:
-                    missing.add(path)
-        return missing
 
     def open(self, path: str) -> File:
         held = self._held.get(path)
@@ -130,15 +124,12 @@ def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
     files = local_files(path)
 
     def look() -> DiskSnapshot | None:
-        held = HeldFiles(files)
-        try:
+        with contextlib.ExitStack() as closing:
+            held = closing.enter_context(contextlib.closing(HeldFiles(files)))
             found = _look(held, path)
-        except BaseException:
-            held.close()
-            raise
-        if found is None:
-            held.close()
-        return found
+            if found is not None:
+                closing.pop_all()
+            return found
 
     return retry_while_changing(look, path)
 
@@ -208,8 +199,8 @@ def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[s
     """Open files that may be removed. If some are gone already, follow the journal and retry."""
     missing: set[str] = set()
     for _ in range(ATTEMPTS_MAX):
-        missing = held.hold_only(_may_go(replayed.layout))
-        missing |= {path for path in replayed.layout.paths if not held.exists(path)} - held.paths
+        held.hold_only(_may_go(replayed.layout))
+        missing = {path for path in replayed.layout.paths if not held.exists(path)} - held.paths
         more = replay_more(held, replayed) if missing else replayed
         if more.last_record == replayed.last_record:
             break

@@ -5,6 +5,7 @@ Read-only and without a lock, so it may run beside the node. It reports the stat
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import asdict, dataclass
 
@@ -125,7 +126,7 @@ async def inspect_disk(path: str | os.PathLike[str]) -> DiskReport:
 
 def _inspect(path: str | os.PathLike[str]) -> DiskReport:
     found = take_snapshot(path)
-    try:
+    with contextlib.closing(found.files):
         _must_be_there(found)
         logs = {number: ReplayedLog(found, number) for number in found.layout.partitions}
         wals = []
@@ -146,8 +147,6 @@ def _inspect(path: str | os.PathLike[str]) -> DiskReport:
             wals=tuple(wals),
             leftovers=found.leftovers,
         )
-    finally:
-        found.files.close()
 
 
 def _must_be_there(found: DiskSnapshot) -> None:
@@ -180,6 +179,12 @@ def _partition_report(found: DiskSnapshot, log: ReplayedLog) -> PartitionReport:
 def _segment_report(
     found: DiskSnapshot, partition: int, file: SegmentFile, alive: IndexSet
 ) -> SegmentReport:
+    """The segment is opened only if it is partly live."""
+    live_bytes = file.size - SEGMENT_OVERHEAD_BYTES if alive else 0
+    if alive and len(alive) != file.entries:
+        with opened(found.files, file.path) as segment:
+            index = SegmentIndex.read(segment, found.disk, partition, file.path)
+        live_bytes = index.bytes_of(alive)
     return SegmentReport(
         path=file.path,
         first=file.indexes.first or 0,
@@ -187,14 +192,5 @@ def _segment_report(
         entries=file.entries,
         bytes=file.size,
         live_entries=len(alive),
-        live_bytes=_bytes_of(found, partition, file, alive),
+        live_bytes=live_bytes,
     )
-
-
-def _bytes_of(found: DiskSnapshot, partition: int, file: SegmentFile, alive: IndexSet) -> int:
-    """The size of the live entries. The segment is opened only if it is partly live."""
-    if not alive or len(alive) == file.entries:
-        return file.size - SEGMENT_OVERHEAD_BYTES if alive else 0
-    with opened(found.files, file.path) as segment:
-        index = SegmentIndex.read(segment, found.disk, partition, file.path)
-    return index.bytes_of(alive)

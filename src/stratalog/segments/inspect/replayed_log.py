@@ -1,7 +1,5 @@
 """The log of a partition as a node would find it: its files, and what the WAL adds to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,7 +31,7 @@ class ReplayedLog(DurableLog):
         checkpoint = found.checkpoints.get(number)
         if not isinstance(checkpoint, Checkpoint):
             named = layout.checkpoint
-            checkpoint = Checkpoint(named.index, EMPTY, Lineage(), 0, 0, 0) if named else None
+            checkpoint = Checkpoint(named.index, EMPTY, Lineage(), 0, 0) if named else None
         super().__init__(_LayoutCopy(found.layout), number, layout.name, checkpoint)
 
     @property

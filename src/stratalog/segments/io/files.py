@@ -13,8 +13,6 @@ A caller may rely on this and nothing else:
 Paths are relative to the data directory, with ``/`` between their parts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -316,13 +314,11 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
     """As ``write_file``. Each piece is written before the next one is requested."""
     file = files.create(path)
     try:
-        try:
+        with contextlib.closing(file):
             size = 0
             for piece in pieces:
                 size += file.write_at(size, *piece)
             file.sync()
-        finally:
-            file.close()
     except Exception:  # also one that was raised while a piece was made
         with contextlib.suppress(OSError):
             files.remove(path)
@@ -330,14 +326,9 @@ def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]
     return size
 
 
-@contextlib.contextmanager
-def opened(files: ReadableFiles, path: str) -> Iterator[File]:
+def opened(files: ReadableFiles, path: str) -> contextlib.closing[File]:
     """An existing file to read, closed at the end."""
-    file = files.open(path)
-    try:
-        yield file
-    finally:
-        file.close()
+    return contextlib.closing(files.open(path))
 
 
 def read_file(files: ReadableFiles, path: str) -> bytes:

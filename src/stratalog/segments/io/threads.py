@@ -1,7 +1,5 @@
 """Threads for blocking file calls, and tasks that finish although their caller was cancelled."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar

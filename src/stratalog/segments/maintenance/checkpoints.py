@@ -5,11 +5,8 @@ the segments in which nothing lives any more: minor compaction. Before the recor
 counts, after it the new one.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.indexset import IndexSet
@@ -21,7 +18,6 @@ from stratalog.segments.format import (
     Edit,
     Layout,
     checkpoint_front,
-    checkpoint_of,
     checkpoint_path,
     crc32,
     live_path,
@@ -34,17 +30,41 @@ from stratalog.segments.read import DurableLog
 from stratalog.segments.write_ahead import Journal, Wal
 
 
+class HeldState:
+    """The state of a checkpoint, in an open file."""
+
+    def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._path = path
+        self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
+
+    async def open(self) -> None:
+        """``NotFound`` if a newer checkpoint has replaced it and the file is gone."""
+        await self._file.run(lambda _: None)
+
+    async def part(self, start: int, size: int) -> bytes:
+        """Some bytes of the state, not verified."""
+        at = self.checkpoint.state_at + start
+        return await self._file.run(lambda file: file.read_at(at, size))
+
+    async def whole(self) -> bytes:
+        """The whole state, verified."""
+        return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@dataclass(eq=False)
 class Checkpoints:
     """Writes, installs and reads checkpoints."""
 
-    def __init__(
-        self, context: DiskContext, journal: Journal, wal: Wal, compactor: Compactor
-    ) -> None:
-        self.context = context
-        self._journal = journal
-        self._wal = wal
-        self._compactor = compactor
-        self._tasks = Tasks()
+    context: DiskContext
+    journal: Journal
+    wal: Wal
+    compactor: Compactor
+    tasks: Tasks = field(default_factory=Tasks, init=False)
+    """The checkpoints that are being taken."""
 
     async def take(
         self,
@@ -68,35 +88,17 @@ class Checkpoints:
                     actual=index,
                 )
             lineage = partition.lineage.up_to(index)
-            made = checkpoint_of(self.context.disk, partition.number, index, live, lineage, state)
+            made = Checkpoint(index, live, lineage, len(state), crc32(state))
             with keeping:
-                await self.install(partition, made, [state])
+                self._check(partition, made)
+                incoming = IncomingCheckpoint(self, partition, made)
+                try:
+                    await incoming.write(state)
+                    await incoming.commit()
+                finally:
+                    incoming.discard()
 
-        await self._tasks.run(take())
-
-    async def install(
-        self, partition: DurableLog, made: Checkpoint, state: Sequence[Buffer]
-    ) -> None:
-        """Write a checkpoint and make it current. All live entries that it names must be here."""
-        self._check(partition, made)
-        incoming = self.incoming(partition, made)
-        try:
-            for part in state:
-                await incoming.write(part)
-            await incoming.commit()
-        finally:
-            incoming.discard()
-
-    def incoming(self, partition: DurableLog, made: Checkpoint) -> IncomingCheckpoint:
-        """A checkpoint whose state comes in parts."""
-        nonce = self.context.new_nonce()
-        path = checkpoint_path(partition.number, made.index, nonce)
-        front = checkpoint_front(self.context.disk, bytes.fromhex(nonce), partition.number, made)
-        return IncomingCheckpoint(self, partition, replace(made, state_at=len(front)), path, front)
-
-    async def settle_wal(self) -> None:
-        """A checkpoint must not rest on entries that a batch in doubt would overwrite."""
-        await self._wal.settle()
+        await self.tasks.run(take())
 
     async def commit(self, partition: DurableLog, made: Checkpoint, path: str, size: int) -> bool:
         """Make a durable checkpoint the current one. False if the partition was removed."""
@@ -115,10 +117,10 @@ class Checkpoints:
         def applied(_: Edit) -> None:
             partition.has_checkpoint(made)
             self.context.meters.minor += 1
-            self._compactor.after_minor(partition)
+            self.compactor.after_minor(partition)
 
         creates = [path, live_path(path)]
-        return await self._journal.commit(record, creates=creates, then=applied) is not None
+        return await self.journal.commit(record, creates=creates, then=applied) is not None
 
     async def hold(self, partition: DurableLog) -> HeldState | None:
         """The current checkpoint with its state. It stays readable when a newer one replaces it."""
@@ -130,34 +132,18 @@ class Checkpoints:
             held = HeldState(self.context.files, named.path, checkpoint)
             try:
                 await held.open()
-            except NotFound:
+            except BaseException as error:
                 held.close()
-                if self._current(partition) == named:
+                if not isinstance(error, NotFound) or self._current(partition) == named:
                     raise
-                continue
-            except BaseException:
-                held.close()
-                raise
-            return held
-
-    async def state_of(self, partition: DurableLog) -> bytes | None:
-        held = await self.hold(partition)
-        if held is None:
-            return None
-        try:
-            return await held.whole()
-        finally:
-            held.close()
+            else:
+                return held
 
     def _current(self, partition: DurableLog) -> CheckpointFile | None:
-        layout = self._journal.layout.partitions.get(partition.number)
+        layout = self.journal.layout.partitions.get(partition.number)
         if layout is None:
             raise NotFound(f"partition {partition.name!r} was removed")
         return layout.checkpoint
-
-    async def close(self) -> None:
-        """Wait for the checkpoints that are being taken."""
-        await self._tasks.end()
 
     def _check(self, partition: DurableLog, made: Checkpoint) -> None:
         """A live entry lived at the checkpoint before, or lies above it."""
@@ -190,24 +176,17 @@ class IncomingCheckpoint:
     Call ``discard`` in any case. After a crash, opening removes the file.
     """
 
-    def __init__(
-        self,
-        checkpoints: Checkpoints,
-        partition: DurableLog,
-        made: Checkpoint,
-        path: str,
-        front: bytes,
-    ) -> None:
+    def __init__(self, checkpoints: Checkpoints, partition: DurableLog, made: Checkpoint) -> None:
         self._checkpoints = checkpoints
         self._partition = partition
-        self._made = made
-        self._path = path
-        self._front = front
+        self._context = context = checkpoints.context
+        nonce, number = context.new_nonce(), partition.number
+        self._path = path = checkpoint_path(number, made.index, nonce)
+        self._front = checkpoint_front(context.disk, bytes.fromhex(nonce), number, made)
+        self._made = replace(made, state_at=len(self._front))
         self._size = 0
         self._crc = 0
-        self._context = checkpoints.context
-        files = self._context.files
-        self._file = HeldFile(lambda: files.create(path), "writing a checkpoint", path)
+        self._file = HeldFile(lambda: context.files.create(path), "writing a checkpoint", path)
         self._is_handed_on = False
 
     async def write(self, part: Buffer) -> None:
@@ -216,11 +195,7 @@ class IncomingCheckpoint:
         at = self._size
         self._size += sum(map(len, data))
         self._crc = crc32(part, self._crc)
-
-        def write(file: File) -> None:
-            file.write_at(at, *data)
-
-        await self._file.run(write)
+        await self._file.run(lambda file: file.write_at(at, *data))
 
     async def commit(self) -> None:
         """Make it current. ``Corrupt`` if the state is not the announced one."""
@@ -241,7 +216,8 @@ class IncomingCheckpoint:
             files.sync_folder("ckpt")
 
         await self._file.run(sync)
-        await self._checkpoints.settle_wal()
+        # A checkpoint must not rest on entries that a batch in doubt would overwrite.
+        await self._checkpoints.wal.settle()
         self._is_handed_on = True  # from here on the journal decides whether the files stay
         if not await self._checkpoints.commit(self._partition, made, path, self._size):
             self._context.remove_files([path, live_path(path)])
@@ -251,28 +227,3 @@ class IncomingCheckpoint:
         """Close the file, and remove it unless it was committed."""
         paths = [] if self._is_handed_on else [self._path, live_path(self._path)]
         self._file.close(lambda: self._context.remove_files(paths))
-
-
-class HeldState:
-    """The state of a checkpoint, in an open file."""
-
-    def __init__(self, files: FileSystem, path: str, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self._path = path
-        self._file = HeldFile(lambda: files.open(path), "reading a checkpoint", path)
-
-    async def open(self) -> None:
-        """``NotFound`` if a newer checkpoint has replaced it and the file is gone."""
-        await self._file.run(lambda _: None)
-
-    async def part(self, start: int, size: int) -> bytes:
-        """Some bytes of the state, not verified."""
-        at = self.checkpoint.state_at + start
-        return await self._file.run(lambda file: file.read_at(at, size))
-
-    async def whole(self) -> bytes:
-        """The whole state, verified."""
-        return await self._file.run(lambda file: read_state(file, self.checkpoint, self._path))
-
-    def close(self) -> None:
-        self._file.close()

@@ -7,8 +7,6 @@ the checkpoint. The newest segment of a partition stays.
 file. Dense segments are left alone, and so is one whose live entries alone exceed a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,11 +63,10 @@ class Share:
     bytes: int
 
     def is_dense(self, share_min: float) -> bool:
-        entries = len(self.file.indexes)
         return (
             self.live_entries >= share_min * self.file.entries
             and self.live_bytes >= share_min * self.bytes
-            and entries > 0
+            and bool(self.file.indexes)
         )
 
 
@@ -81,26 +78,18 @@ def rewrites(
     A segment of which little lives is rewritten alone if no neighbour fits. One whose live entries
     alone exceed a limit is left.
     """
-    groups: list[list[SegmentFile]] = []
-    group: list[SegmentFile] = []
+    groups: list[list[SegmentFile]] = [[]]
     entries = size = 0
     for share in shares:
         too_large = share.live_entries > entries_max or share.live_bytes > bytes_max
         if too_large or share.is_dense(share_min):
-            group, entries, size = _close(groups, group)
+            groups.append([])
+            entries = size = 0
             continue
         if entries + share.live_entries > entries_max or size + share.live_bytes > bytes_max:
-            group, entries, size = _close(groups, group)
-        group.append(share.file)
+            groups.append([])
+            entries = size = 0
+        groups[-1].append(share.file)
         entries += share.live_entries
         size += share.live_bytes
-    _close(groups, group)
-    return groups
-
-
-def _close(
-    groups: list[list[SegmentFile]], group: list[SegmentFile]
-) -> tuple[list[SegmentFile], int, int]:
-    if group:
-        groups.append(group)
-    return [], 0, 0
+    return [group for group in groups if group]

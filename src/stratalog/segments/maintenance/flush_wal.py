@@ -10,13 +10,12 @@ durable the WAL file stays, and a flush can be repeated: segments that no record
 After a failure, such as a full disk, it is retried with growing pauses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 from stratalog.errors import Closed, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
@@ -56,7 +55,7 @@ class _Source:
     needed: IndexSet
 
     @classmethod
-    def of(cls, log: DurableLog, table: Memtable) -> _Source:
+    def of(cls, log: DurableLog, table: Memtable) -> Self:
         keep = needed(log.live, log.checkpoint_index)
         runs = list(table.runs())
         return cls(log.number, table.wal, table.previous or 0, runs, table.indexes, keep)
@@ -69,28 +68,22 @@ class _Source:
         return joined([run for run in chosen if len(run)])
 
 
+@dataclass(eq=False)
 class WalFlusher:
     """Flushes closed WAL files, one after another, oldest first."""
 
-    def __init__(
-        self,
-        context: DiskContext,
-        journal: Journal,
-        queue: FlushQueue,
-        back_pressure: BackPressure,
-        logs: Mapping[int, DurableLog],
-    ) -> None:
-        """``logs`` has the partitions by number. It changes as they are created and removed."""
-        self._context = context
-        self._journal = journal
-        self._queue = queue
-        self._back_pressure = back_pressure
-        self._logs = logs
-        self._tries = self._failed_try = 0
-        self._tried = asyncio.Event()
-        """Set when the current try ends, and then replaced."""
-        self._tasks = Tasks()
-        self._is_closed = False
+    _context: DiskContext
+    _journal: Journal
+    _queue: FlushQueue
+    _back_pressure: BackPressure
+    _logs: Mapping[int, DurableLog]
+    """The partitions by number. It changes as they are created and removed."""
+    _tries: int = field(default=0, init=False)
+    _failed_try: int = field(default=0, init=False)
+    _tried: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set when the current try ends, and then replaced."""
+    _tasks: Tasks = field(default_factory=Tasks, init=False)
+    _is_closed: bool = field(default=False, init=False)
 
     async def drain(self) -> None:
         """Wait until all closed WAL files are in segments. A failed flush is retried at once.

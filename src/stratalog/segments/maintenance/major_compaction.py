@@ -9,8 +9,6 @@ A partition has at most one run; a request during it is dropped. If the checkpoi
 run, a minor compaction follows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -45,7 +43,7 @@ class Compactor:
         self._open_segments = open_segments
         self._turn = asyncio.Lock()
         self._copying = threading.Semaphore(COPIES_MAX)
-        self._tasks = Tasks()
+        self.tasks = Tasks()
         self._running: set[int] = set()
         """The numbers of partitions that are being compacted, or wait for their turn."""
         self._minors: Counter[int] = Counter()
@@ -56,16 +54,13 @@ class Compactor:
         self._minors[partition.number] += 1
         after = self._context.options.major_after_minors
         if after is not None and self._minors[partition.number] >= after:
-            self._tasks.start(self._in_background(partition))
+            self.tasks.start(self._in_background(partition))
 
     async def major(self, partition: DurableLog) -> bool:
         """Rewrite segments of which little lives. False if a run was already going on."""
         if partition.number in self._running:
             return False
-        return await self._tasks.run(self._major(partition))
-
-    async def close(self) -> None:
-        await self._tasks.end()
+        return await self.tasks.run(self._major(partition))
 
     async def _in_background(self, partition: DurableLog) -> None:
         try:
@@ -107,14 +102,10 @@ class Compactor:
             self._context.meters.minor += 1
 
     async def _rewrite_all(self, partition: DurableLog) -> int:
-        layout = self._journal.layout.partitions.get(partition.number)
-        if layout is None:
-            return 0
+        files = partition.layout.files[:-1]
         keep = needed(partition.live, partition.checkpoint_index)
         try:
-            shares = await in_thread(
-                lambda: self._shares(partition.number, layout.files[:-1], keep)
-            )
+            shares = await in_thread(lambda: self._shares(partition.number, files, keep))
         except FileNotFoundError:
             return 0  # a checkpoint dropped a segment meanwhile; a later run takes the rest
         except OSError as error:

@@ -4,8 +4,6 @@ A file is deleted only after a durable record of the journal has dropped it, or 
 named it. All parts of the disk do that through ``DiskContext.remove_files``.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 
@@ -21,7 +19,7 @@ class FileRemover:
         """``on_removed`` is called in a thread, also for a file that could not be deleted."""
         self._files = files
         self._on_removed = on_removed
-        self._tasks = Tasks()
+        self.tasks = Tasks()
         self.failed: set[str] = set()
         """Files that could not be deleted yet."""
 
@@ -29,11 +27,7 @@ class FileRemover:
         """Returns at once. A file that fails is retried with later ones, or by the next opening."""
         if paths:
             again, self.failed = self.failed, set()
-            self._tasks.start(self._remove([*paths, *sorted(again)]))
-
-    async def finish(self) -> None:
-        """Wait for the deletions that were begun."""
-        await self._tasks.end()
+            self.tasks.start(self._remove([*paths, *sorted(again)]))
 
     async def _remove(self, paths: list[str]) -> None:
         def remove() -> list[str]:

@@ -1,7 +1,5 @@
 """Writing a segment file, and describing it for the journal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

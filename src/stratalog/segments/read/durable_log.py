@@ -4,11 +4,10 @@ From old to new: the segment files, then a memtable for each WAL file that is no
 A change is applied here only after it has become durable.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 from stratalog.errors import Corrupt
@@ -157,8 +156,8 @@ class DurableLog:
         span = range(previous + 1, entries.last + 1)
         if self.indexes.within(span) != entries.indexes or not self.lineage.numbered(entries.heads):
             return False
-        known = (table.between(span.start, span.stop - 1) for table in self._tables)
-        return all(entries.select(each.indexes).equals_head_by_head(each) for each in known)
+        runs = chain.from_iterable(table.runs(IndexSet(span)) for table in self._tables)
+        return all(entries.select(run.indexes).equals_head_by_head(run) for run in runs)
 
     def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
         """The current files and memtables, for a reader."""

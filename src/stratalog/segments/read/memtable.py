@@ -4,13 +4,11 @@ Only durable entries are here. A table is dropped when its WAL file is in segmen
 readers that hold it may go on.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.segments.format import Entries, joined
+from stratalog.segments.format import Entries
 
 
 class Memtable:
@@ -61,13 +59,6 @@ class Memtable:
         start = max(0, bisect_right(self._firsts, first) - 1)
         return slice(start, bisect_left(self._firsts, last + 1))
 
-    def __bool__(self) -> bool:
-        return bool(self._runs)
-
-    @property
-    def last(self) -> int:
-        return self._runs[-1].last
-
     @property
     def indexes(self) -> IndexSet:
         if self._new:
@@ -84,7 +75,3 @@ class Memtable:
             chosen = run.select(wanted)
             if len(chosen):
                 yield chosen
-
-    def between(self, first: int, last: int) -> Entries:
-        """The entries from one index to another."""
-        return joined(list(self.runs(IndexSet(range(first, last + 1)))))

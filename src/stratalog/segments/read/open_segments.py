@@ -4,8 +4,6 @@ An open file stays readable after compaction has removed its name, so a reader t
 always finish.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
@@ -135,13 +133,11 @@ class OpenSegments:
         return opened
 
     def _shrink(self) -> None:
-        if not self._is_too_much():
-            return
-        for path, opened in list(self._open.items()):
-            if not opened.users:
-                self._close(path)
-                if not self._is_too_much():
-                    return
+        while self._is_too_much():
+            unused = next((path for path, opened in self._open.items() if not opened.users), None)
+            if unused is None:
+                return
+            self._close(unused)
 
     def _is_too_much(self) -> bool:
         files_max = 0 if self._is_closed else self._options.open_files_max

@@ -1,7 +1,5 @@
 """Read-ahead: a thread reads the next chunks while the consumer handles the current one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Generator

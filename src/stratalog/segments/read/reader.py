@@ -9,10 +9,9 @@ If entries that it has yielded were overwritten, it raises ``Conflict``: a calle
 of two histories.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 from stratalog.errors import Conflict, Corrupt
@@ -27,13 +26,11 @@ from stratalog.segments.read.read_ahead import ReadAhead
 Plan = tuple[PartitionLayout, Sequence[Memtable]]
 
 
+@dataclass(eq=False, slots=True)
 class Watch:
     """Notes above which index the log was cut off since the reader made its plan."""
 
-    __slots__ = ("_cut_after",)
-
-    def __init__(self) -> None:
-        self._cut_after: int | None = None
+    _cut_after: int | None = None
 
     def note(self, after: int) -> None:
         self._cut_after = after if self._cut_after is None else min(self._cut_after, after)
@@ -59,11 +56,7 @@ class Readable(Protocol):
 
 
 class Gone(Exception):
-    """A file was removed after the plan was made, so a newer plan replaces it."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    """The file at a path was removed after the plan was made, so a newer plan replaces it."""
 
 
 class Reader:
@@ -72,11 +65,8 @@ class Reader:
     def __init__(self, readers: OpenSegments, options: DiskOptions) -> None:
         self._readers = readers
         self._options = options
-        self._tasks = Tasks()
-
-    async def close(self) -> None:
-        """Wait for threads that are still reading."""
-        await self._tasks.end()
+        self.tasks = Tasks()
+        """The threads that are reading."""
 
     async def read(self, log: Readable, wanted: IndexSet) -> AsyncGenerator[Entries]:
         """The wanted entries that are here, ascending."""
@@ -132,7 +122,7 @@ class Reader:
         self, partition: int, file: SegmentFile, wanted: IndexSet
     ) -> AsyncGenerator[Entries]:
         """Chunk by chunk, with read-ahead."""
-        ahead = ReadAhead(self._chunks(partition, file, wanted), self._tasks)
+        ahead = ReadAhead(self._chunks(partition, file, wanted), self.tasks)
         try:
             while (entries := await ahead.next()) is not None:
                 yield entries
@@ -165,9 +155,10 @@ def indexes_near(plan: Plan, wanted: IndexSet) -> IndexSet:
 
 
 def _must_be_replaced(gone: Gone, plan: Plan) -> None:
-    if gone.path in plan[0].paths:
+    path = str(gone)
+    if path in plan[0].paths:
         raise Corrupt(
-            f"{gone.path} is missing",
+            f"{path} is missing",
             hint="Put it back, or restore the partition from another replica.",
-            path=gone.path,
+            path=path,
         ) from gone

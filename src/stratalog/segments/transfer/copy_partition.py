@@ -10,12 +10,11 @@ interruption, by either side or by a crash, the copy is started again.
 What each side decides is pure and lies in ``copy_rules``; the two drivers are here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
+from itertools import count
 from typing import Any, TypeVar
 
 from stratalog.errors import Conflict, Corrupt, Invalid, StratalogError, Unavailable
@@ -81,30 +80,30 @@ class TransferReport:
     """The end of the replica's log."""
 
 
+@dataclass(slots=True)
 class _Copied:
     """The report of one side as it grows."""
 
-    def __init__(self) -> None:
-        self._report = TransferReport(0, 0, 0, None, None, restarts=0, last=0)
+    entries: int = 0
+    payload_bytes: int = 0
+    state_bytes: int = 0
+    checkpoint: int | None = None
+    truncated_after: int | None = None
 
     def add(self, entries: Entries) -> None:
-        so_far = self._report
-        self._report = replace(
-            so_far,
-            entries=so_far.entries + len(entries),
-            payload_bytes=so_far.payload_bytes + entries.payload_bytes,
-        )
+        self.entries += len(entries)
+        self.payload_bytes += entries.payload_bytes
 
     def add_state(self, checkpoint: int, size: int) -> None:
-        size += self._report.state_bytes
-        self._report = replace(self._report, checkpoint=checkpoint, state_bytes=size)
+        self.checkpoint = checkpoint
+        self.state_bytes += size
 
     def add_cut(self, after: int | None) -> None:
-        cuts = [each for each in (self._report.truncated_after, after) if each is not None]
-        self._report = replace(self._report, truncated_after=min(cuts, default=None))
+        cuts = [each for each in (self.truncated_after, after) if each is not None]
+        self.truncated_after = min(cuts, default=None)
 
     def report(self, restarts: int, last: int) -> TransferReport:
-        return replace(self._report, restarts=restarts, last=last)
+        return TransferReport(**asdict(self), restarts=restarts, last=last)
 
 
 DEFAULT_OPTIONS = TransferOptions()
@@ -203,7 +202,7 @@ class _Source:
         self._partition = partition
         self._options = options
         self._window = Window(options.window_bytes)
-        self._number = 0
+        self._numbers = count(1)
         self._copied = _Copied()
 
     async def send(self) -> TransferReport:
@@ -240,17 +239,14 @@ class _Source:
         if not isinstance(has, Has):
             raise self.channel.unexpected(has)
         self._copied.add_cut(has.cut_after)
-        sending = Sending(offer, has, self._number)
-        try:
-            await self._put(sending, sending.live)
-            if has.wants_state and held is not None:
-                await self._send_state(sending, held)
-            await self._put(sending, sending.rest)
-            await self._send(sending.end())
-            while self._window:
-                await self._hear()
-        finally:
-            self._number = sending.number
+        sending = Sending(offer, has, self._numbers)
+        await self._put(sending, sending.live)
+        if has.wants_state and held is not None:
+            await self._send_state(sending, held)
+        await self._put(sending, sending.rest)
+        await self._send(sending.end())
+        while self._window:
+            await self._hear()
 
     async def _put(self, sending: Sending, wanted: IndexSet) -> None:
         async with contextlib.aclosing(self._read(wanted)) as parts:
@@ -329,15 +325,14 @@ class _Replica:
     async def _take(self, offer: Offer) -> Message | None:
         """Take an offer. Returns a message that interrupts it, or ``None`` at the end."""
         partition = self._partition
-        agreement = agree(
-            ReplicaState(partition.checkpoint_index, partition.indexes, partition.lineage), offer
-        )
-        if agreement.cut_after is not None:
-            await self._alone.truncate(agreement.cut_after)
-            self._copied.add_cut(agreement.cut_after)
-        await self._channel.send(agreement.answer)
-        receiving = Receiving(offer, agreement, self._number)
-        incoming = self._alone.incoming(_checkpoint_of(offer)) if agreement.wants_state else None
+        own = ReplicaState(partition.checkpoint_index, partition.indexes, partition.lineage)
+        has = agree(own, offer)
+        if has.cut_after is not None:
+            await self._alone.truncate(has.cut_after)
+            self._copied.add_cut(has.cut_after)
+        await self._channel.send(has)
+        receiving = Receiving(offer, has, self._number)
+        incoming = self._alone.incoming(_checkpoint_of(offer)) if has.wants_state else None
         try:
             while True:
                 message = await self._channel.receive()
@@ -390,7 +385,6 @@ def _checkpoint_of(offer: Offer) -> Checkpoint:
         lineage=offer.lineage.up_to(offer.checkpoint),
         state_bytes=offer.state_bytes,
         state_crc=offer.state_crc,
-        state_at=0,
     )
 
 

@@ -19,9 +19,8 @@ this order, and each write names the index before it. It follows:
 Live entries are sent before the checkpoint: they must be there when the checkpoint counts.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stratalog.errors import Conflict, Corrupt
@@ -48,31 +47,8 @@ class ReplicaState:
         return IndexSet(range(first, self.checkpoint + 1)) | above
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How a replica takes an offer."""
-
-    cut_after: int | None
-    """Its log is cut off above this index first."""
-    last: int
-    """Its log ends here then."""
-    has: IndexSet
-    missing: IndexSet
-    """The entries to be sent, all above ``last``."""
-    wants_state: bool
-
-    @property
-    def answer(self) -> Has:
-        return Has(
-            indexes=self.has,
-            last=self.last,
-            wants_state=self.wants_state,
-            cut_after=self.cut_after,
-        )
-
-
-def agree(own: ReplicaState, offer: Offer) -> Agreement:
-    """Which part of its log a replica keeps, and which entries it misses.
+def agree(own: ReplicaState, offer: Offer) -> Has:
+    """Which part of its log a replica keeps: its answer to an offer.
 
     The state is not needed if the replica has a later checkpoint, or every entry between its own
     checkpoint and the source's: then its state machine gets there by itself.
@@ -105,14 +81,12 @@ def agree(own: ReplicaState, offer: Offer) -> Agreement:
     if gap is not None:
         kept = kept.limit(gap - 1)
     last = max(kept.last or 0, own.checkpoint)
-    has = kept | IndexSet(range(1, own.checkpoint + 1))
     between = IndexSet(range(own.checkpoint + 1, offer.checkpoint + 1))
-    return Agreement(
-        cut_after=last if last < (known.last or 0) else None,
+    return Has(
+        indexes=kept | IndexSet(range(1, own.checkpoint + 1)),
         last=last,
-        has=has,
-        missing=offer.needed - has,
         wants_state=not between <= kept,
+        cut_after=last if last < (known.last or 0) else None,
     )
 
 
@@ -157,14 +131,14 @@ class Window:
 class Sending:
     """The source's side of one offer, after the answer: makes the messages in order."""
 
-    def __init__(self, offer: Offer, has: Has, number: int) -> None:
-        """``number`` is that of the last message before. ``Corrupt`` if no log fits the answer."""
+    def __init__(self, offer: Offer, has: Has, numbers: Iterator[int]) -> None:
+        """``numbers`` are those of the messages to come. ``Corrupt`` if no log fits the answer."""
         self._lineage = offer.lineage
         self._previous = has.last
         self._crc = 0
         self._state_sent = 0
-        self.number = number
-        missing = offer.needed - has.indexes
+        self._numbers = numbers
+        missing = has.missing(offer)
         self.live = missing.limit(offer.checkpoint)
         """To be sent before the state."""
         self.rest = missing.floor(offer.checkpoint + 1)
@@ -183,8 +157,7 @@ class Sending:
         expected = wanted.within(range(self._previous + 1, entries.last + 1))
         if entries.indexes != expected or not self._lineage.numbered(entries.heads):
             return None
-        self.number += 1
-        made = Put.of(self.number, self._previous, entries)
+        made = Put.of(next(self._numbers), self._previous, entries)
         self._previous = entries.last
         return made
 
@@ -194,16 +167,15 @@ class Sending:
 
     def state_part(self, data: bytes) -> StatePart:
         """The next bytes of the state."""
-        self.number += 1
         self._crc = crc32(data, self._crc)
-        made = StatePart(number=self.number, start=self._state_sent, crc=self._crc, body=data)
+        number = next(self._numbers)
+        made = StatePart(number=number, start=self._state_sent, crc=self._crc, body=data)
         self._state_sent += len(data)
         self._previous = max(self._previous, self._checkpoint)
         return made
 
     def end(self) -> End:
-        self.number += 1
-        return End(number=self.number)
+        return End(number=next(self._numbers))
 
 
 class Receiving:
@@ -212,15 +184,15 @@ class Receiving:
     Any other raises ``Corrupt`` before it has an effect.
     """
 
-    def __init__(self, offer: Offer, agreement: Agreement, number: int) -> None:
+    def __init__(self, offer: Offer, has: Has, number: int) -> None:
         """``number`` is that of the last message before."""
         self.offer = offer
         self.number = number
         self._lineage = offer.lineage
-        self._missing = agreement.missing
-        self._live_last = agreement.missing.limit(offer.checkpoint).last or 0
-        self._last = agreement.last
-        self._wants_state = agreement.wants_state
+        self._missing = has.missing(offer)
+        self._live_last = self._missing.limit(offer.checkpoint).last or 0
+        self._last = has.last
+        self._wants_state = has.wants_state
         self._state_taken = 0
         self._crc = 0
 

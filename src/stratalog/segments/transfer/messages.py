@@ -7,10 +7,8 @@ is verified by checksums in the description: each payload by its head, a part of
 checksum of the state up to its end. So all bytes are verified, and none is summed twice.
 """
 
-from __future__ import annotations
-
 import struct
-from typing import TypeVar
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -78,6 +76,10 @@ class Has(msgspec.Struct, frozen=True, kw_only=True, tag="has"):
     cut_after: int | None = None
     """The index above which it has cut off its own log."""
 
+    def missing(self, offer: Offer) -> IndexSet:
+        """The entries to be sent, all above ``last``."""
+        return offer.needed - self.indexes
+
 
 class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=True):
     """From the source: some entries, as a write."""
@@ -88,7 +90,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=Tr
     body: bytes = b""
 
     @classmethod
-    def of(cls, number: int, previous: int, entries: Entries) -> Put:
+    def of(cls, number: int, previous: int, entries: Entries) -> Self:
         body = b"".join(entries.parts())
         return cls(number=number, previous=previous, heads=entries.heads.tobytes(), body=body)
 
@@ -146,19 +148,17 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     hint: str
 
     @classmethod
-    def of(cls, error: StratalogError) -> Failed:
+    def of(cls, error: StratalogError) -> Self:
         return cls(kind=error.kind, message=str(error), hint=error.hint)
 
     def error(self, side: str) -> StratalogError:
-        """As an error at the other side: ``Unavailable`` unless it is one of ``_SHARED``."""
-        known = {each.kind: each for each in _SHARED}
-        return known.get(self.kind, Unavailable)(f"{side}: {self.message}", hint=self.hint)
+        """As an error at the other side: ``Unavailable`` unless it is one of these."""
+        shared = (Conflict, Corrupt, Denied, Full, Invalid, Unknown)
+        made = next((each for each in shared if each.kind == self.kind), Unavailable)
+        return made(f"{side}: {self.message}", hint=self.hint)
 
-
-_SHARED: tuple[type[StratalogError], ...] = (Conflict, Corrupt, Denied, Full, Invalid, Unknown)
 
 Message = Offer | Has | Put | StatePart | End | Ack | Failed
-M = TypeVar("M", bound=Message)
 
 
 def encode_message(message: Message) -> bytes:
