@@ -1,7 +1,5 @@
 """What a writer and a reader count while they run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

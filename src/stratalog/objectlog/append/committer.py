@@ -15,8 +15,6 @@ Folds run beside it (``fold_task.py``) and never add a round trip. Only a root t
 its bound waits for them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ and stops at the first that no longer fits (its entries were changed meanwhile);
 after it are dropped and left to the sweep.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

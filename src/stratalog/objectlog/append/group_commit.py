@@ -8,8 +8,6 @@ A submission is settled once, whatever happens: it is in the log, it did not hap
 say (``Unknown``), and then the writer is closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence

@@ -8,8 +8,6 @@ Units upload side by side. ``unit_former`` says when the next one starts and wha
 ``group_commit`` what becomes of those that are uploaded.
 """
 
-from __future__ import annotations
-
 import asyncio
 from threading import get_ident
 

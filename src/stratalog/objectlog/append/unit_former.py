@@ -10,8 +10,6 @@ the other is answered. A half that is complete may start beside the other.
 Offsets are given out when a unit is formed, in the hope that all earlier ones are linked.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from stratalog.objectlog.append.accumulator import Accumulator, Submission

@@ -4,8 +4,6 @@ A unit is linked whole: usually one fragment with many submissions, or one large
 several fragments.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Turning a draft into a stored fragment: hash, encode, put under a fresh name."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any

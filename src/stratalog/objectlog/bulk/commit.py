@@ -16,8 +16,6 @@ Uploads of an epoch that has passed are linked only if their guard is still live
 up between reading the manifest and the put: see ``upload_guard``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@
 The states and their order are those of ``fork_log``. Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal

@@ -7,8 +7,6 @@
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar
 

@@ -14,8 +14,6 @@ there, and so must every hold on its logs.
 wal3 knows no tombstones either, so releasing deletes the object. Nobody else uses its name.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 from stratalog.errors import Conflict, Exists

@@ -3,8 +3,6 @@
 Nothing in it can be stale: a path is never used twice. Only its size needs watching.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Generic, TypeVar
 

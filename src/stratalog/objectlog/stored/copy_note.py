@@ -9,8 +9,6 @@ becomes of the source. ``id`` tells the pins that the copy holds there. Nobody r
 whose state is ``copying``. Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import msgspec

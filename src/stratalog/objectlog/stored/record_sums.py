@@ -14,8 +14,6 @@ Chunks are small, so that what is made for one is still in the processor's cache
 and its memory is used again for the next.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import threading

@@ -6,8 +6,6 @@ manifest, called anew for each attempt. So it never carries the content of an ol
 and a put that landed without an answer is recognised by its effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from stratalog.invariants import invariant

@@ -8,8 +8,6 @@ A few new fragments simply join the root, and a fold follows when it is due. The
 stays in the root, and no node has a single child. Nothing is stored here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

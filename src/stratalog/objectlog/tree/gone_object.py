@@ -16,8 +16,6 @@ Three signs tell that it is lost, and each is enough:
     3  The caller knows of its own that the newest manifest leads there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 

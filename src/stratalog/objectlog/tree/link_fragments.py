@@ -1,7 +1,5 @@
 """Linking fragments: the next manifest, with new fragments at its end. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -12,8 +12,6 @@ An entry without a time has no known age. It stays until the log has too many by
 ``retention_cut`` is a pure function over nodes that are loaded (``load_nodes``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ A put whose answer was lost, or that was refused, may have happened. The stored 
 If it did not happen and only the past of the log changed, the same fragments can be linked again.
 """
 
-from __future__ import annotations
-
 import enum
 import logging
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk tha
 read one node of each level.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
