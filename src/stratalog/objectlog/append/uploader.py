@@ -1,52 +1,36 @@
 """Turning a draft into a stored fragment: hash, encode, put under a fresh name."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from stratalog.objectlog.append.committer import Committer, Upload
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.units import Draft
-from stratalog.objectlog.options import KIB, WriterOptions
-from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.options import KIB
 from stratalog.objectlog.stored import UploadNames, encode_fragment
-from stratalog.runtime import Runtime
-from stratalog.store import Patience, Store, put_made_once, put_once
+from stratalog.store import put_made_once, put_once
 
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
-
-BeforeLink = Callable[[int, int], Awaitable[None]]
-"""What must be done before a fragment is linked. It is called while the fragment is stored, with
-the offset after its last record and the sweep epoch in which its upload began."""
 
 
 class Uploader:
     """Stores drafts for one writer."""
 
-    def __init__(
-        self,
-        store: Store,
-        committer: Committer,
-        options: WriterOptions,
-        runtime: Runtime,
-        counters: WriterCounters,
-        before_link: BeforeLink | None = None,
-    ) -> None:
-        self._store = store
-        self._before_link = before_link
+    def __init__(self, context: WriterContext, committer: Committer) -> None:
+        self._context = context
         self._committer = committer
-        self._options = options
-        self._runtime = runtime
-        self._counters = counters
 
     async def upload(self, draft: Draft, timestamp_us: int) -> None:
         """Store a draft. It may be linked only in the epoch in which this began."""
         names, epoch = self._committer.names, self._committer.manifest.sweep_epoch
         storing = self._store_draft(draft, timestamp_us, names)
-        if self._before_link is None:
+        before_link = self._context.before_link
+        if before_link is None:
             path = await storing
         else:
             end = draft.first_offset + len(draft.bodies)
-            path = await _both(storing, self._before_link(end, epoch))
+            path = await _both(storing, before_link(end, epoch))
         assert draft.encoded is not None
         draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
 
@@ -56,12 +40,12 @@ class Uploader:
         A small draft is encoded at once: to hand it to a thread would take longer. So is one that
         was encoded before and is stored again.
         """
-        loop, begun_s = asyncio.get_running_loop(), [0.0]
+        context, loop, begun_s = self._context, asyncio.get_running_loop(), [0.0]
 
         def encode() -> bytes:
             if draft.encoded is None:
                 draft.encoded = encode_fragment(
-                    draft.first_offset, timestamp_us, draft.bodies, self._options.compression
+                    draft.first_offset, timestamp_us, draft.bodies, context.options.compression
                 )
             begun_s[0] = loop.time()
             return draft.encoded.data
@@ -69,14 +53,14 @@ class Uploader:
         def new_path() -> str:
             return names.fragment(draft.seq_no)
 
-        patience = Patience(self._runtime, self._options.timeout_s)
+        patience = context.patience()
         if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
-            path = await put_once(self._store, new_path, encode(), patience)
+            path = await put_once(context.store, new_path, encode(), patience)
         else:
-            path = await put_made_once(self._store, new_path, encode, patience, self._runtime)
+            path = await put_made_once(context.store, new_path, encode, patience, context.runtime)
         assert draft.encoded is not None
         draft.put_s = loop.time() - begun_s[0]
-        self._counters.fragments.add(draft.put_s, len(draft.encoded.data))
+        context.counters.fragments.add(draft.put_s, len(draft.encoded.data))
         return path
 
 

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
+from stratalog.errors import Conflict, Full, NotFound
 from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.bulk.upload import Batch, UploadedFragment
 from stratalog.objectlog.holds import UploadGuardStore
 from stratalog.objectlog.stored import (
-    MANIFEST_PATH,
     ByteCache,
     Fragment,
     LogPosition,
@@ -34,7 +33,6 @@ from stratalog.objectlog.stored import (
     Snapshot,
     Span,
     UploadNames,
-    decode_manifest,
     load_manifest,
     sealed,
     writer_label,
@@ -45,23 +43,21 @@ from stratalog.objectlog.tree import (
     Verdict,
     amend,
     graft,
+    has_happened,
     judge,
-    judge_by_owner,
-    note_linked,
+    link,
+    overtaken_by,
+    put_linked,
 )
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.setsum import Setsum
 from stratalog.store import (
-    Blob,
     Landed,
-    Overtaken,
     Patience,
     PatientStore,
     StoreLike,
     open_store,
     put_once,
-    swap,
 )
 
 SINKS_MAX = 256
@@ -207,19 +203,10 @@ class _Linking:
         return grafted.manifest
 
     async def _grafted(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Grafted:
-        last, incarnation = fragments[-1].seq_no, fragments[0].incarnation
-        assert isinstance(last, int)
+        incarnation = fragments[0].incarnation
         assert incarnation is not None
-        linked = msgspec.structs.replace(
-            manifest,
-            setsum=Setsum.total([manifest.setsum, *(each.setsum for each in fragments)]),
-            acc_bytes=manifest.acc_bytes + sum(each.num_bytes for each in fragments),
-            writer=self._writer,
-            fragments=(*manifest.fragments, *fragments),
-            write_id=self._runtime.new_id(),
-            linked=note_linked(manifest.linked or {}, incarnation, last),
-            sinks=noted(manifest, self._batch),
-        )
+        linked = link(manifest, fragments, incarnation, self._writer, self._runtime.new_id())
+        linked = msgspec.structs.replace(linked, sinks=noted(manifest, self._batch))
         return await graft(linked, self._tree, self._names, self._writer)
 
     async def _put(
@@ -229,39 +216,20 @@ class _Linking:
         incarnation = fragments[0].incarnation
         assert incarnation is not None
 
-        def is_ours(blob: Blob) -> bool:
-            try:
-                stored = decode_manifest(blob.data)
-            except (Corrupt, Invalid) as error:
-                reason = f"the manifest became unreadable: {error}"
-                raise Unknown(reason, path=MANIFEST_PATH) from error
-            return judge(stored, fragments, incarnation) is Verdict.HAPPENED
-
         patience = Patience(self._runtime, self._timeout_s)
-        settled = await swap(
-            self._store, MANIFEST_PATH, candidate.to_json(), etag, is_ours, patience
+        settled = await put_linked(
+            self._store, candidate.to_json(), etag, fragments, incarnation, patience
         )
         if isinstance(settled, Landed):
             return None
-        return await self._after_refusal(settled, fragments, incarnation)
-
-    async def _after_refusal(
-        self, refusal: Overtaken, fragments: Sequence[Fragment], incarnation: str
-    ) -> tuple[Manifest, str] | None:
-        current = refusal.current
-        if current is None:
-            gone = NotFound if refusal.answered else Unknown
-            raise gone(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
-        stored = decode_manifest(current.data)
-        verdict = judge(stored, fragments, incarnation)
-        if verdict is Verdict.OPEN and self._batch is None:
-            verdict = await judge_by_owner(self._tree, stored, fragments, incarnation)
-            if verdict is Verdict.OPEN:
-                raise Unknown(
-                    "the manifest changed too often to tell whether the batch was linked",
-                    path=MANIFEST_PATH,
-                )
-        return None if verdict is Verdict.HAPPENED else (stored, current.etag)
+        stored, etag = overtaken_by(settled, self._store.url)
+        if self._batch is not None:  # what a verdict leaves open, ``is_linked`` tells
+            happened = judge(stored, fragments, incarnation) is Verdict.HAPPENED
+        else:
+            happened = await has_happened(
+                self._tree, stored, fragments, incarnation, "batch was linked"
+            )
+        return None if happened else (stored, etag)
 
 
 def is_linked(manifest: Manifest, batch: Batch) -> bool:

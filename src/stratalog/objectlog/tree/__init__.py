@@ -20,9 +20,16 @@ from stratalog.objectlog.tree.fold import (
     plan_fold,
 )
 from stratalog.objectlog.tree.gone_object import Reloads, missing, on_newest_tree
-from stratalog.objectlog.tree.link_fragments import link, note_linked
+from stratalog.objectlog.tree.link_fragments import link
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
 from stratalog.objectlog.tree.retention import Cut, find_retention_cut
 from stratalog.objectlog.tree.seek_window import Window, cut
-from stratalog.objectlog.tree.settle import Verdict, judge, judge_by_owner, only_the_past_changed
+from stratalog.objectlog.tree.settle import (
+    Verdict,
+    has_happened,
+    judge,
+    only_the_past_changed,
+    overtaken_by,
+    put_linked,
+)
 from stratalog.objectlog.tree.walk import Tree, key_of
