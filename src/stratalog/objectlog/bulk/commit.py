@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stratalog.errors import Conflict, Full, NotFound
+from stratalog.errors import Conflict, Full
 from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.bulk.upload import Batch, UploadedFragment
 from stratalog.objectlog.holds import UploadGuardStore
@@ -55,6 +55,7 @@ from stratalog.store import (
     Landed,
     Patience,
     PatientStore,
+    Store,
     StoreLike,
     open_store,
     put_once,
@@ -93,7 +94,9 @@ async def link_uploaded(
     each attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload
     may be gone: upload it again.
     """
-    return await _Linking(url, uploads, batch, writer, before_link, timeout_s, runtime).run()
+    label = writer_label(writer)
+    linking = _Linking(open_store(url), uploads, batch, label, before_link, timeout_s, runtime)
+    return await linking.run()
 
 
 async def last_batch(
@@ -126,29 +129,22 @@ async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT
     return known
 
 
+@dataclass
 class _Linking:
     """One run."""
 
-    def __init__(
-        self,
-        url: StoreLike,
-        uploads: Sequence[UploadedFragment],
-        batch: Batch | None,
-        writer: str | None,
-        before_link: BeforeLink | None,
-        timeout_s: float,
-        runtime: Runtime,
-    ) -> None:
-        self._store = open_store(url)
-        self._reads = PatientStore(self._store, runtime, timeout_s)
+    _store: Store
+    _uploads: Sequence[UploadedFragment]
+    _batch: Batch | None
+    _writer: str
+    _before_link: BeforeLink | None
+    _timeout_s: float
+    _runtime: Runtime
+
+    def __post_init__(self) -> None:
+        self._reads = PatientStore(self._store, self._runtime, self._timeout_s)
         self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
-        self._names = UploadNames(runtime)
-        self._uploads = uploads
-        self._batch = batch
-        self._writer = writer_label(writer)
-        self._before_link = before_link
-        self._timeout_s = timeout_s
-        self._runtime = runtime
+        self._names = UploadNames(self._runtime)
 
     async def run(self) -> Linked:
         manifest, etag = await load_manifest(self._reads)
@@ -178,11 +174,7 @@ class _Linking:
         guards = UploadGuardStore(self._reads, runtime=self._runtime)
 
         async def check(incarnation: str) -> None:
-            try:
-                is_live = (await guards.load(incarnation)).state == "live"
-            except NotFound:
-                is_live = False
-            if not is_live:
+            if not await guards.is_live(incarnation):
                 raise Conflict(
                     f"the upload guard {incarnation} is not live; its uploads may be gone",
                     hint="Write the batch again.",

@@ -139,7 +139,8 @@ class CursorStore:
         self._url = located(url)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _open_cursors, (sendable(self._url), self._writer, self._runtime)
+        again = partial(CursorStore, writer=self._writer, runtime=self._runtime)
+        return again, (sendable(self._url),)
 
     async def create(self, name: str, offset: int) -> Cursor:
         """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
@@ -262,10 +263,6 @@ def _refusal(offset: int, plan: Garbage | None, manifest: Manifest) -> Stratalog
 def _trimmed(manifest: Manifest) -> Trimmed:
     first_offset = manifest.first_offset
     return Trimmed(f"the log starts at {first_offset}", first_offset=first_offset)
-
-
-def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:
-    return CursorStore(url, writer=writer, runtime=runtime)
 
 
 def cursor_path(name: str) -> str:

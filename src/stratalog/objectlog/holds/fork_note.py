@@ -16,11 +16,11 @@ from stratalog.errors import Invalid, NotFound
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.holds.wal3_hold import release_cursor_hold
 from stratalog.objectlog.stored import (
-    MANIFEST_PATH,
     Manifest,
     Natural,
     StoredObject,
     as_fields,
+    from_fields,
     load_any_manifest,
     load_manifest,
 )
@@ -72,9 +72,7 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 def note_of(manifest: Manifest) -> ForkNote | None:
     """Where a log was forked from, or None if it was not."""
-    if manifest.fork is None:
-        return None
-    return ForkNote.from_json(msgspec.json.encode(manifest.fork), MANIFEST_PATH)
+    return from_fields(ForkNote, manifest.fork)
 
 
 def require_note(manifest: Manifest) -> ForkNote:

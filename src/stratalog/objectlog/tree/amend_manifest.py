@@ -64,11 +64,7 @@ def manifest_document(store: Store, runtime: Runtime, timeout_s: float = 0.0) ->
 
 def is_version(manifest: Manifest) -> Callable[[Blob], bool]:
     """Whether stored bytes are exactly this version."""
-
-    def same(blob: Blob) -> bool:
-        return decode_manifest(blob.data).write_id == manifest.write_id
-
-    return same
+    return lambda blob: decode_manifest(blob.data).write_id == manifest.write_id
 
 
 def check_amendment(before: Manifest, after: Manifest) -> None:
