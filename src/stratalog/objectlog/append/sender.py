@@ -12,12 +12,7 @@ import asyncio
 from threading import get_ident
 
 from stratalog.errors import Closed, Invalid, StratalogError
-from stratalog.objectlog.append.accumulator import (
-    Accumulator,
-    Result,
-    Submission,
-    UnwatchedFuture,
-)
+from stratalog.objectlog.append.accumulator import Accumulator, Result, Submission, UnwatchedFuture
 from stratalog.objectlog.append.committer import Committer
 from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.group_commit import GroupCommit

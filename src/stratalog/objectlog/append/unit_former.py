@@ -15,14 +15,7 @@ import asyncio
 from stratalog.objectlog.append.accumulator import Accumulator, Submission
 from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.pace import Pace
-from stratalog.objectlog.append.units import (
-    Draft,
-    Half,
-    Unit,
-    UnitsUnderWay,
-    divide,
-    fragments_for,
-)
+from stratalog.objectlog.append.units import Draft, Half, Unit, UnitsUnderWay, divide, fragments_for
 from stratalog.objectlog.stored import Manifest
 
 COMPLETE = 0.75

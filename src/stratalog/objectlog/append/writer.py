@@ -25,13 +25,7 @@ from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.stats import summarise
-from stratalog.objectlog.stored import (
-    LogPosition,
-    Manifest,
-    Span,
-    load_manifest,
-    writer_label,
-)
+from stratalog.objectlog.stored import LogPosition, Manifest, Span, load_manifest, writer_label
 from stratalog.objectlog.tree import Change
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

@@ -51,15 +51,7 @@ from stratalog.objectlog.tree import (
 )
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import (
-    Landed,
-    Patience,
-    PatientStore,
-    Store,
-    StoreLike,
-    open_store,
-    put_once,
-)
+from stratalog.store import Landed, Patience, PatientStore, Store, StoreLike, open_store, put_once
 
 SINKS_MAX = 256
 LINK_TIMEOUT_S = 60.0
@@ -97,15 +89,6 @@ async def link_uploaded(
     label = writer_label(writer)
     linking = _Linking(open_store(url), uploads, batch, label, before_link, timeout_s, runtime)
     return await linking.run()
-
-
-async def last_batch(
-    url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME
-) -> int | None:
-    """The number of the last batch of a query that is in the log."""
-    store = PatientStore(open_store(url), runtime, LINK_TIMEOUT_S)
-    manifest, _ = await load_manifest(store)
-    return (manifest.sinks or {}).get(query)
 
 
 async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME) -> bool:

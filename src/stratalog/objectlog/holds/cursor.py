@@ -16,13 +16,7 @@ import contextlib
 from functools import partial
 from typing import ClassVar
 
-from stratalog.errors import (
-    Conflict,
-    StratalogError,
-    Trimmed,
-    Unavailable,
-    Unknown,
-)
+from stratalog.errors import Conflict, StratalogError, Trimmed, Unavailable, Unknown
 from stratalog.objectlog.holds.hold_names import name_in, path_of
 from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.stored import (
@@ -39,14 +33,7 @@ from stratalog.objectlog.stored import (
     writer_label,
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import (
-    Document,
-    PatientStore,
-    StoreLike,
-    Version,
-    open_store,
-    read_versions,
-)
+from stratalog.store import Document, PatientStore, StoreLike, Version, open_store, read_versions
 
 CURSOR_PREFIX = "cursor/"
 CURSOR_TIMEOUT_S = 60.0

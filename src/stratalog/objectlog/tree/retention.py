@@ -14,6 +14,7 @@ An entry without a time has no known age. It stays until the log has too many by
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from stratalog.objectlog.stored import Entry, Fragment, Manifest
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
@@ -61,11 +62,9 @@ async def find_retention_cut(
 ) -> Cut:
     """The same, reading the nodes that it takes. ``NotFound`` if one is gone meanwhile."""
 
-    def find(nodes: Nodes) -> Cut:
-        return retention_cut(
-            manifest, nodes, before_us=before_us, bytes_max=bytes_max, counted_to=counted_to
-        )
-
+    find = partial(
+        retention_cut, manifest, before_us=before_us, bytes_max=bytes_max, counted_to=counted_to
+    )
     return await with_nodes(tree, find)
 
 
