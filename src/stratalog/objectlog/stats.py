@@ -28,8 +28,6 @@ class WriterCounters:
 
 @dataclass(slots=True)
 class ReaderCounters:
-    """Of a reader."""
-
     records: int = 0
     record_bytes: int = 0
     cache_hits: int = 0

@@ -185,7 +185,6 @@ class Accumulator:
         return taken, bodies, size
 
     def pop(self) -> Submission:
-        """Take the first submission alone."""
         submission = self._waiting.popleft()
         self._conditional -= submission.expected_offset is not None
         self.bytes -= submission.size

@@ -55,8 +55,6 @@ SNAPSHOT_CACHE_BYTES = 512 * 1024
 
 
 class CommitOutcome(enum.Enum):
-    """What became of a commit."""
-
     LINKED = "linked"
     TAIL_MOVED = "the tail moved"
     EPOCH_MOVED = "a sweep began"
@@ -71,8 +69,6 @@ class Upload:
 
 
 class Committer:
-    """Links fragments, one manifest at a time."""
-
     def __init__(self, context: WriterContext, manifest: Manifest, etag: str) -> None:
         self._context = context
         self._store = context.store
@@ -159,14 +155,8 @@ class Committer:
         """One conditional put, settled. None: only the past changed, so try again on top of it."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        settled = await put_linked(
-            self._store,
-            data,
-            self._etag,
-            fragments,
-            self.names.incarnation,
-            self._context.patience(),
-        )
+        patience, incarnation = self._context.patience(), self.names.incarnation
+        settled = await put_linked(self._store, data, self._etag, fragments, incarnation, patience)
         took_s = loop.time() - started_s
         if isinstance(settled, Overtaken):
             self._counters.manifest_conflicts += 1

@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 
 class FoldTask:
-    """Moves old entries of one log into snapshots."""
-
     def __init__(self, context: WriterContext, tree: Tree) -> None:
         self._context = context
         self._tree = tree
@@ -46,7 +44,6 @@ class FoldTask:
         return manifest, len(self._ready)
 
     def forget(self, count: int) -> None:
-        """So many of those that were ready are linked now."""
         del self._ready[:count]
 
     def consider(self, manifest: Manifest, names: UploadNames) -> bool:

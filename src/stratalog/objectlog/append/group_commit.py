@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 
 class GroupCommit:
-    """Settles what one writer has under way."""
-
     def __init__(
         self,
         context: WriterContext,
@@ -64,7 +62,6 @@ class GroupCommit:
 
     @property
     def idle(self) -> bool:
-        """Whether everything submitted so far is settled."""
         return not self._units and not self._accumulator and not self.refusing
 
     @property
@@ -73,7 +70,6 @@ class GroupCommit:
         return not _ended(self._refusing)
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing at all is under way."""
         if not self.idle:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)

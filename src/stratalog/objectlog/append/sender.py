@@ -23,8 +23,6 @@ from stratalog.objectlog.stored import check_offset
 
 
 class Sender:
-    """Takes submissions, forms units of them, and uploads these."""
-
     def __init__(
         self, context: WriterContext, committer: Committer, accumulator: Accumulator
     ) -> None:
@@ -93,7 +91,6 @@ class Sender:
         await self._group_commit.close()
 
     def _dispatch(self) -> None:
-        """Start every unit that may start now."""
         former, group_commit = self._former, self._group_commit
         now_s = asyncio.get_running_loop().time()
         former.pace.returned(now_s, with_more=bool(self._accumulator))

@@ -23,8 +23,6 @@ COMPLETE = 0.75
 
 
 class UnitFormer:
-    """Forms the units of one writer, on top of those that are under way."""
-
     def __init__(
         self,
         context: WriterContext,

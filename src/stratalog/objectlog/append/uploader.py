@@ -15,8 +15,6 @@ ENCODE_INLINE_BYTES_MAX = 32 * KIB
 
 
 class Uploader:
-    """Stores drafts for one writer."""
-
     def __init__(self, context: WriterContext, committer: Committer) -> None:
         self._context = context
         self._committer = committer

@@ -114,8 +114,6 @@ async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT
 
 @dataclass
 class _Linking:
-    """One run."""
-
     _store: Store
     _uploads: Sequence[UploadedFragment]
     _batch: Batch | None

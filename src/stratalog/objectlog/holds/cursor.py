@@ -40,8 +40,6 @@ CURSOR_TIMEOUT_S = 60.0
 
 
 class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
     what: ClassVar[str] = "cursor"
 
     position: LogPosition
@@ -159,7 +157,6 @@ class CursorStore:
         return await self._confirmed(moved, cursor)
 
     async def _put(self, cursor: Cursor, offset: int, *, deleted: bool, held: int | None) -> Cursor:
-        """Another version in the place of this one."""
         stored = self._next(offset, cursor._stored, deleted=deleted, held=held)
         version = await self._document(cursor.name).put(cursor._version, stored)
         return Cursor(self, cursor.name, version, counts=True)

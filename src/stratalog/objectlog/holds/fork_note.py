@@ -39,8 +39,6 @@ State = Literal["forking", "open", "aborted", "detached"]
 
 
 class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """What a fork's manifest says about where it comes from."""
-
     what: ClassVar[str] = "note of a fork"
 
     source: str
@@ -76,7 +74,6 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def note_of(manifest: Manifest) -> ForkNote | None:
-    """Where a log was forked from, or None if it was not."""
     return from_fields(ForkNote, manifest.fork)
 
 

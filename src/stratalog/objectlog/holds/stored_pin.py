@@ -45,8 +45,6 @@ class PinnedManifest(Manifest, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
     what: ClassVar[str] = "pin"
 
     start: LogPosition
@@ -63,7 +61,6 @@ class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What it points to, oldest first."""
         return (*self.snapshots, *self.fragments)
 
     @property

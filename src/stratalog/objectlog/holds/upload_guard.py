@@ -66,8 +66,6 @@ State = Literal["live", "revoked", "released"]
 
 
 class StoredUploadGuard(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
     what: ClassVar[str] = "stage"
 
     incarnation: str

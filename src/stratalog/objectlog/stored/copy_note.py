@@ -21,8 +21,6 @@ from stratalog.setsum import Setsum
 
 
 class CopyNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The note, as it is stored."""
-
     what: ClassVar[str] = "note of a copy"
 
     source: str
@@ -39,5 +37,4 @@ class CopyNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def copy_note_of(manifest: Manifest) -> CopyNote | None:
-    """Where a log was copied from, or None if it was not."""
     return from_fields(CopyNote, manifest.copy)

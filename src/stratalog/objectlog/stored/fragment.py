@@ -121,8 +121,6 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class EncodedFragment:
-    """The bytes of a fragment and the sum of its records."""
-
     data: bytes
     setsum: Setsum
 

@@ -223,7 +223,6 @@ def parse_manifest(data: bytes) -> Manifest:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Decode and check a stored manifest."""
     manifest = parse_manifest(data)
     manifest.check()
     return manifest

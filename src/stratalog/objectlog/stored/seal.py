@@ -76,7 +76,6 @@ def is_being_destroyed(manifest: Manifest) -> bool:
 
 
 def predecessor_of(manifest: Manifest) -> Link | None:
-    """The log that this one continues, or None."""
     return from_fields(Link, manifest.predecessor)
 
 

@@ -7,7 +7,6 @@ from stratalog.objectlog.tree.amend_manifest import (
     is_version,
     manifest_document,
 )
-from stratalog.objectlog.tree.bulk_link import Grafted, graft
 from stratalog.objectlog.tree.deletion import DELETE_BATCH, delete_surely
 from stratalog.objectlog.tree.filter_rows import Survivors, joined, survivors_of
 from stratalog.objectlog.tree.fold import (
@@ -20,7 +19,7 @@ from stratalog.objectlog.tree.fold import (
     plan_fold,
 )
 from stratalog.objectlog.tree.gone_object import Reloads, missing, on_newest_tree
-from stratalog.objectlog.tree.link_fragments import link
+from stratalog.objectlog.tree.link_fragments import Grafted, graft, link
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
 from stratalog.objectlog.tree.retention import Cut, find_retention_cut
 from stratalog.objectlog.tree.seek_window import Window, cut

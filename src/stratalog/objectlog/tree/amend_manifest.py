@@ -51,7 +51,6 @@ async def amend(
 
 
 def manifest_document(store: Store, runtime: Runtime, timeout_s: float = 0.0) -> Document[Manifest]:
-    """The manifest of a log, to be changed by CAS."""
     return Document(
         store,
         MANIFEST_PATH,

@@ -69,7 +69,6 @@ async def on_newest_tree(
     work: Callable[[Manifest], Awaitable[T]],
     *,
     load: Load = load_manifest,
-    attempts_max: int = ATTEMPTS_MAX,
 ) -> T:
     """Let ``work`` walk the tree of the newest manifest, again if that was replaced meanwhile.
 
@@ -77,7 +76,7 @@ async def on_newest_tree(
     ``Corrupt`` if the log has lost an object; ``Conflict`` if its tree changes again and again.
     """
     reloads = Reloads(store, load)
-    for _ in range(attempts_max):
+    for _ in range(ATTEMPTS_MAX):
         manifest, etag = await load(store)
         try:
             return await work(manifest)

@@ -31,8 +31,6 @@ def key_of(entry: Entry) -> str:
 
 
 class Tree:
-    """Reads the nodes of one log."""
-
     def __init__(
         self, store: Store, cache: ByteCache[Snapshot], meter: Meter | None = None
     ) -> None:
