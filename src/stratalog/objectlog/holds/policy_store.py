@@ -37,7 +37,7 @@ from stratalog.objectlog.stored import (
     load_manifest,
     writer_label,
 )
-from stratalog.objectlog.tree import Tree, find_retention_cut, on_newest_tree
+from stratalog.objectlog.tree import RetentionLimits, Tree, find_retention_cut, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Document, PatientStore, StoreLike, Version, open_store
 
@@ -164,13 +164,9 @@ class PolicyStore:
             return Retained(cursor.offset, cursor.offset, 0)
         age_us = None if rule.age_s is None else int(rule.age_s * 1e6)
         before_us = None if age_us is None else self._runtime.now_us() - age_us
-        find = partial(
-            find_retention_cut,
-            Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES)),
-            before_us=before_us,
-            bytes_max=rule.bytes if by_size else None,
-            counted_to=judged,
-        )
+        limits = RetentionLimits(before_us, rule.bytes if by_size else None, judged)
+        tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        find = partial(find_retention_cut, tree, limits=limits)
         cut = await on_newest_tree(self._store, find)
         if cut.offset <= cursor.offset:
             return Retained(cursor.offset, cursor.offset, cut.num_bytes)
