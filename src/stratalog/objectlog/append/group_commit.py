@@ -11,6 +11,7 @@ say (``Unknown``), and then the writer is closed.
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 
 from stratalog.errors import (
     Closed,
@@ -27,7 +28,7 @@ from stratalog.objectlog.append.committer import CommitOutcome, Committer
 from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.unit_former import UnitFormer
 from stratalog.objectlog.append.units import Unit, UnitsUnderWay
-from stratalog.objectlog.append.uploader import Uploader
+from stratalog.objectlog.append.uploader import upload
 from stratalog.objectlog.append.wakeup import Wakeup
 from stratalog.objectlog.stored import sealed
 
@@ -51,7 +52,7 @@ class GroupCommit:
         self._wakeup = wakeup
         self._options = context.options
         self._counters = context.counters
-        self.uploader = Uploader(context, committer)
+        self.upload = partial(upload, context, committer)
         self.answers = Answers(context.counters)
         self._committing: asyncio.Task[None] | None = None
         self._refusing: asyncio.Task[None] | None = None
@@ -162,7 +163,7 @@ class GroupCommit:
             unit.ready = False
             try:
                 for draft in unit.drafts:
-                    await self.uploader.upload(draft, unit.timestamp_us)
+                    await self.upload(draft, unit.timestamp_us)
                 unit.ready = True
             except StratalogError as error:
                 unit.error = error

@@ -36,7 +36,6 @@ class Sender:
         self._group_commit = GroupCommit(
             context, accumulator, self.units, self._former, committer, self._wakeup
         )
-        self._uploader = self._group_commit.uploader
         self.answers = self._group_commit.answers
 
     def submit(
@@ -120,11 +119,11 @@ class Sender:
         self._uploading += 1
         try:
             if len(unit.drafts) == 1:
-                await self._uploader.upload(unit.drafts[0], unit.timestamp_us)
+                await self._group_commit.upload(unit.drafts[0], unit.timestamp_us)
             else:
                 async with asyncio.TaskGroup() as group:
                     for draft in unit.drafts:
-                        group.create_task(self._uploader.upload(draft, unit.timestamp_us))
+                        group.create_task(self._group_commit.upload(draft, unit.timestamp_us))
             unit.ready = True
         except* StratalogError as errors:
             unit.error = _first(errors)

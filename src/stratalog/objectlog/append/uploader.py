@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Any
 
 from stratalog.objectlog.append.committer import Committer, Upload
@@ -14,52 +15,48 @@ from stratalog.store import put_made_once, put_once
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
 
 
-class Uploader:
-    def __init__(self, context: WriterContext, committer: Committer) -> None:
-        self._context = context
-        self._committer = committer
+async def upload(
+    context: WriterContext, committer: Committer, draft: Draft, timestamp_us: int
+) -> None:
+    """Store a draft. It may be linked only in the epoch in which this began."""
+    names, epoch = committer.names, committer.manifest.sweep_epoch
+    storing = _store_draft(context, draft, timestamp_us, names)
+    if context.before_link is None:
+        path = await storing
+    else:
+        end = draft.first_offset + len(draft.bodies)
+        path = await _both(storing, context.before_link(end, epoch))
+    assert draft.encoded is not None
+    draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
 
-    async def upload(self, draft: Draft, timestamp_us: int) -> None:
-        """Store a draft. It may be linked only in the epoch in which this began."""
-        names, epoch = self._committer.names, self._committer.manifest.sweep_epoch
-        storing = self._store_draft(draft, timestamp_us, names)
-        before_link = self._context.before_link
-        if before_link is None:
-            path = await storing
-        else:
-            end = draft.first_offset + len(draft.bodies)
-            path = await _both(storing, before_link(end, epoch))
-        assert draft.encoded is not None
-        draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
 
-    async def _store_draft(self, draft: Draft, timestamp_us: int, names: UploadNames) -> str:
-        """Encode and put; gives its path.
+async def _store_draft(
+    context: WriterContext, draft: Draft, timestamp_us: int, names: UploadNames
+) -> str:
+    """Encode and put; gives its path.
 
-        A small draft is encoded at once: to hand it to a thread would take longer. So is one that
-        was encoded before and is stored again.
-        """
-        context, loop, begun_s = self._context, asyncio.get_running_loop(), [0.0]
+    A small draft is encoded at once: to hand it to a thread would take longer. So is one that
+    was encoded before and is stored again.
+    """
+    loop, begun_s = asyncio.get_running_loop(), [0.0]
 
-        def encode() -> bytes:
-            if draft.encoded is None:
-                draft.encoded = encode_fragment(
-                    draft.first_offset, timestamp_us, draft.bodies, context.options.compression
-                )
-            begun_s[0] = loop.time()
-            return draft.encoded.data
+    def encode() -> bytes:
+        if draft.encoded is None:
+            draft.encoded = encode_fragment(
+                draft.first_offset, timestamp_us, draft.bodies, context.options.compression
+            )
+        begun_s[0] = loop.time()
+        return draft.encoded.data
 
-        def new_path() -> str:
-            return names.fragment(draft.seq_no)
-
-        patience = context.patience()
-        if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
-            path = await put_once(context.store, new_path, encode(), patience)
-        else:
-            path = await put_made_once(context.store, new_path, encode, patience, context.runtime)
-        assert draft.encoded is not None
-        draft.put_s = loop.time() - begun_s[0]
-        context.counters.fragments.add(draft.put_s, len(draft.encoded.data))
-        return path
+    new_path, patience = partial(names.fragment, draft.seq_no), context.patience()
+    if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
+        path = await put_once(context.store, new_path, encode(), patience)
+    else:
+        path = await put_made_once(context.store, new_path, encode, patience, context.runtime)
+    assert draft.encoded is not None
+    draft.put_s = loop.time() - begun_s[0]
+    context.counters.fragments.add(draft.put_s, len(draft.encoded.data))
+    return path
 
 
 async def _both(storing: Coroutine[Any, Any, str], before_link: Awaitable[None]) -> str:
