@@ -190,7 +190,8 @@ class _Copy:
                 raise self._taken()
             if known.state == "done":
                 return
-            committer = self._committer(manifest, etag)
+            context = WriterContext(self._store, self._writer, self._linking, self._runtime)
+            committer = Committer(context, manifest, etag)
             try:
                 await self._go_on(committer, note, next_offset)
                 return
@@ -214,10 +215,6 @@ class _Copy:
         except NotFound as error:
             await self._source.look_again(error, version, next_offset)
             raise _Again from None
-
-    def _committer(self, manifest: Manifest, etag: str) -> Committer:
-        context = WriterContext(self._store, self._writer, self._linking, self._runtime)
-        return Committer(context, manifest, etag)
 
     async def _copy_rest(self, committer: Committer, source: Manifest, note: CopyNote) -> None:
         """Step three: a bounded number of fragments under way, the oldest of them linked."""
