@@ -86,8 +86,9 @@ async def link_uploaded(
     each attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload
     may be gone: upload it again.
     """
-    label = writer_label(writer)
-    linking = _Linking(open_store(url), uploads, batch, label, before_link, timeout_s, runtime)
+    linking = _Linking(
+        open_store(url), uploads, batch, writer_label(writer), before_link, timeout_s, runtime
+    )
     return await linking.run()
 
 
