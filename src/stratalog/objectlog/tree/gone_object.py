@@ -65,10 +65,7 @@ class Reloads:
 
 
 async def on_newest_tree(
-    store: Store,
-    work: Callable[[Manifest], Awaitable[T]],
-    *,
-    load: Load = load_manifest,
+    store: Store, work: Callable[[Manifest], Awaitable[T]], *, load: Load = load_manifest
 ) -> T:
     """Let ``work`` walk the tree of the newest manifest, again if that was replaced meanwhile.
 
