@@ -15,7 +15,7 @@ from bench.object_log.counting import CountingStore
 from bench.object_log.workload import FRAGMENT_BYTES, WRITER, make_bodies
 from stratalog import Fragment, LogPosition, Manifest, Setsum, Snapshot, WriterOptions
 from stratalog.objectlog.append.committer import CommitOutcome, Committer, Upload
-from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.stored.fragment import encode_fragment
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -76,15 +76,9 @@ class Growth:
             initial_offset=LogPosition(FIRST_OFFSET, FIRST_TIMESTAMP_US),
             initial_seq_no=FIRST_SEQ_NO,
         )
-        return Committer(
-            self._store,
-            manifest,
-            await self._store.put_if_absent(MANIFEST_PATH, manifest.to_json()),
-            writer=WRITER,
-            options=WriterOptions(),
-            runtime=DEFAULT_RUNTIME,
-            counters=WriterCounters(),
-        )
+        etag = await self._store.put_if_absent(MANIFEST_PATH, manifest.to_json())
+        context = WriterContext(self._store, WRITER, WriterOptions(), DEFAULT_RUNTIME)
+        return Committer(context, manifest, etag)
 
     async def _entry(self, index: int, committer: Committer) -> Fragment:
         seq_no = FIRST_SEQ_NO + index

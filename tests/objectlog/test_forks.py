@@ -19,8 +19,7 @@ from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed, Unava
 from stratalog.objectlog.branch.destroy_log import destroy
 from stratalog.objectlog.branch.fork_log import fork
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.holds.fork_note import note_of
-from stratalog.objectlog.holds.fork_release import abort_fork
+from stratalog.objectlog.holds.fork_note import abort_fork, note_of
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.store import MemoryStore, StoreLike

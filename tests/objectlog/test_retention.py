@@ -14,7 +14,12 @@ from stratalog.objectlog.stored.cache import ByteCache
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.position import LogPosition
 from stratalog.objectlog.stored.snapshot import Entry, Snapshot, SnapshotPointer
-from stratalog.objectlog.tree.retention import Cut, find_retention_cut, retention_cut
+from stratalog.objectlog.tree.retention import (
+    Cut,
+    RetentionLimits,
+    find_retention_cut,
+    retention_cut,
+)
 from stratalog.objectlog.tree.walk import Tree
 from stratalog.store import MemoryStore
 
@@ -59,9 +64,8 @@ def test_every_tree_is_cut_where_a_list_would_be(fragments: int) -> None:
     for shape in shapes(fragments, 3):
         made = MadeLog(shape, records=2)
         for before_us, bytes_max in every_case(made):
-            found = retention_cut(
-                made.manifest, made.nodes, before_us=before_us, bytes_max=bytes_max
-            )
+            limits = RetentionLimits(before_us, bytes_max)
+            found = retention_cut(made.manifest, made.nodes, limits)
             assert found == expected(made, before_us, bytes_max), (shape, before_us, bytes_max)
 
 
@@ -69,7 +73,7 @@ def test_every_tree_is_cut_where_a_list_would_be(fragments: int) -> None:
 def test_larger_trees(shape: Shape, data: st.DataObject) -> None:
     made = MadeLog(shape)
     before_us, bytes_max = data.draw(st.sampled_from(every_case(made)))
-    found = retention_cut(made.manifest, made.nodes, before_us=before_us, bytes_max=bytes_max)
+    found = retention_cut(made.manifest, made.nodes, RetentionLimits(before_us, bytes_max))
     assert found == expected(made, before_us, bytes_max)
 
 
@@ -85,9 +89,8 @@ def test_only_the_nodes_on_the_cut_are_read() -> None:
         for before_us, bytes_max in [(1_000 + 30, None), (None, 4_000), (1_000 + 30, 4_000)]:
             counting.reset()
             tree = Tree(counting, ByteCache[Snapshot](0))
-            found = await find_retention_cut(
-                tree, made.manifest, before_us=before_us, bytes_max=bytes_max
-            )
+            limits = RetentionLimits(before_us, bytes_max)
+            found = await find_retention_cut(tree, made.manifest, limits)
             assert found == expected(made, before_us, bytes_max)
             assert counting.reads <= 4
 
@@ -99,9 +102,8 @@ def test_what_was_not_judged_neither_counts_nor_goes() -> None:
     made = MadeLog((LEAF,) * 6)  # 100 bytes each, one record each
 
     def cut(counted_to: int, bytes_max: int) -> int:
-        return retention_cut(
-            made.manifest, made.nodes, bytes_max=bytes_max, counted_to=counted_to
-        ).offset
+        limits = RetentionLimits(bytes_max=bytes_max, counted_to=counted_to)
+        return retention_cut(made.manifest, made.nodes, limits).offset
 
     assert cut(4, 250) == 2
     assert cut(4, 300) == 1
@@ -119,11 +121,11 @@ def test_what_has_no_time_is_not_old() -> None:
         for each in made.manifest.fragments
     ]
     manifest = msgspec.structs.replace(made.manifest, fragments=tuple(timeless))
-    assert retention_cut(manifest, {}, before_us=10**15) == Cut(1, 0)
-    assert retention_cut(manifest, {}, before_us=10**15, bytes_max=150) == Cut(3, 200)
+    assert retention_cut(manifest, {}, RetentionLimits(10**15)) == Cut(1, 0)
+    assert retention_cut(manifest, {}, RetentionLimits(10**15, 150)) == Cut(3, 200)
 
 
 def test_an_empty_log_has_nothing_to_give() -> None:
     made = MadeLog((LEAF,))
     empty = msgspec.structs.replace(made.manifest, fragments=(), initial_offset=LogPosition(7))
-    assert retention_cut(empty, {}, before_us=10**15, bytes_max=1) == Cut(7, 0)
+    assert retention_cut(empty, {}, RetentionLimits(10**15, 1)) == Cut(7, 0)

@@ -24,8 +24,7 @@ from stratalog.objectlog.branch.fork_log import Forked, fork
 from stratalog.objectlog.branch.seal_log import Sealer
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.holds.fork_note import note_of
-from stratalog.objectlog.holds.fork_release import abort_fork
+from stratalog.objectlog.holds.fork_note import abort_fork, note_of
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH

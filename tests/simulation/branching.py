@@ -25,7 +25,7 @@ from stratalog.objectlog.branch.destroy_log import destroy
 from stratalog.objectlog.branch.fork_log import fork
 from stratalog.objectlog.branch.seal_log import Sealer
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.holds.fork_release import abort_fork
+from stratalog.objectlog.holds.fork_note import abort_fork
 from stratalog.objectlog.holds.pin import Pin, PinStore
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored.seal import seal_of

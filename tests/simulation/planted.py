@@ -21,6 +21,7 @@ from stratalog.objectlog.append.units import Unit, UnitsUnderWay
 from stratalog.objectlog.stored import names as names_module
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest
+from stratalog.objectlog.tree import settle as settle_module
 from stratalog.objectlog.tree.link_fragments import link
 from stratalog.objectlog.tree.settle import Verdict
 from stratalog.runtime import Runtime
@@ -63,7 +64,7 @@ def ignore_a_lost_swap() -> Iterator[None]:
             return Landed(settled.current.etag)
         return settled
 
-    with plant(committer_module, "swap", trusting):
+    with plant(settle_module, "swap", trusting):
         yield
 
 
@@ -205,8 +206,8 @@ def double_on_retry() -> Iterator[None]:
         return Verdict.DID_NOT
 
     with (
-        plant(committer_module, "swap", hasty),
-        plant(committer_module, "judge", never),
+        plant(settle_module, "swap", hasty),
+        plant(settle_module, "judge", never),
     ):
         yield
 
@@ -272,7 +273,7 @@ def settle_without_another_swap() -> Iterator[None]:
 
     after_refusal = Committer._after_refusal
     with (
-        plant(committer_module, "swap", impatient),
+        plant(settle_module, "swap", impatient),
         plant(Committer, "_after_refusal", give_up),
     ):
         yield

@@ -19,8 +19,7 @@ from stratalog.objectlog.branch.fork_log import _Fork
 from stratalog.objectlog.branch.seal_log import SEAL_TIMEOUT_S, Sealer
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection.collector import Collector
-from stratalog.objectlog.holds.fork_note import ForkNote, note_of
-from stratalog.objectlog.holds.fork_release import abort_fork, detach_fork
+from stratalog.objectlog.holds.fork_note import ForkNote, abort_fork, detach_fork, note_of
 from stratalog.objectlog.holds.pin import Pin, Pins, PinStore
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest, load_any_manifest, load_manifest

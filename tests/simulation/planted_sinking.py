@@ -19,6 +19,7 @@ from stratalog.objectlog.holds import upload_guard as guard_module
 from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest, load_manifest
+from stratalog.objectlog.tree import settle as settle_module
 from stratalog.objectlog.tree.amend_manifest import amend
 from stratalog.objectlog.tree.settle import Verdict
 from stratalog.store.cas import Patience
@@ -131,7 +132,11 @@ def stage_over_before_its_batch_is_linked() -> Iterator[None]:
 @contextmanager
 def lost_answer_taken_for_a_refusal() -> Iterator[None]:
     """A put that landed without an answer is sent again, at other positions."""
-    with plant(sinking_module, "judge", lambda *_: Verdict.DID_NOT):
+
+    def did_not(*_: object) -> Verdict:
+        return Verdict.DID_NOT
+
+    with plant(settle_module, "judge", did_not), plant(sinking_module, "judge", did_not):
         yield
 
 

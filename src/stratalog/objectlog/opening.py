@@ -1,7 +1,5 @@
 """``await X.open(…)`` and ``async with X.open(…) as x``, from one call."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar

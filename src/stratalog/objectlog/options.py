@@ -24,7 +24,25 @@ SCRUB_PROCESSES_MAX = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriterOptions:
+class _Options:
+    def _check(self, *at_least_1: str) -> None:
+        """The rules that several kinds of options share. Text for a number is refused first."""
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if str(field.type) in NUMBERS and type(value) not in NUMBERS[str(field.type)]:
+                raise _illegal(f"{name} is a number, not {value!r}")
+            if name in at_least_1:
+                _require(value is None or value >= 1, f"{name} is at least 1")
+            elif name == "timeout_s":
+                _require(value > 0, "timeout_s is positive")
+            elif name == "interval_s":
+                _require(0 <= value <= LONGEST_S, "interval_s is 0 to a day")
+            elif name == "compression":
+                _require(value in ("zstd", "snappy", "none"), "an unknown compression")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterOptions(_Options):
     """How a writer batches, waits and gives up."""
 
     on_fenced: Literal["raise", "reopen"] = "raise"
@@ -74,8 +92,7 @@ class WriterOptions:
     """How many entries one snapshot holds."""
 
     def __post_init__(self) -> None:
-        _check(
-            self,
+        self._check(
             "fragment_bytes",
             "record_bytes_max",
             "batch_bytes_max",
@@ -98,7 +115,7 @@ class WriterOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderOptions:
+class ReaderOptions(_Options):
     """How a reader fetches, checks and keeps."""
 
     verify: bool = True
@@ -123,7 +140,7 @@ class ReaderOptions:
     """How long to go on when the store does not answer; then `Unavailable`."""
 
     def __post_init__(self) -> None:
-        _check(self, "prefetch_fragments", "prefetch_bytes")
+        self._check("prefetch_fragments", "prefetch_bytes")
         _require(type(self.verify) is bool, f"verify is True or False, not {self.verify!r}")
         _require(self.cache_bytes >= 0, "cache_bytes is not negative")
         _require(
@@ -133,7 +150,7 @@ class ReaderOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectorOptions:
+class CollectorOptions(_Options):
     """How a collection waits and gives up."""
 
     interval_s: float = 5.0
@@ -148,11 +165,11 @@ class CollectorOptions:
     run goes on where this one stopped."""
 
     def __post_init__(self) -> None:
-        _check(self, "attempts_max")
+        self._check("attempts_max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompactOptions:
+class CompactOptions(_Options):
     """What a compaction rewrites, and how it waits and gives up."""
 
     live_share_min: float = 0.5
@@ -179,13 +196,13 @@ class CompactOptions:
     """How long to go on when the store does not answer; then `Unavailable` or `Unknown`."""
 
     def __post_init__(self) -> None:
-        _check(self, "groups_max", "attempts_max")
+        self._check("groups_max", "attempts_max")
         _require(0 < self.live_share_min <= 1, "live_share_min is above 0, up to 1")
         _require(1 <= self.fragment_bytes <= 256 * MIB, "fragment_bytes is 1 to 256 MiB")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions:
+class SweepOptions(_Options):
     """How much a sweep holds in memory, and when it gives up."""
 
     candidates_max: int = 100_000
@@ -196,11 +213,11 @@ class SweepOptions:
     sweep finds what this one left."""
 
     def __post_init__(self) -> None:
-        _check(self, "candidates_max")
+        self._check("candidates_max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScrubOptions:
+class ScrubOptions(_Options):
     """How a scrub reads, and how much of the machine it may use."""
 
     processes: int | None = None
@@ -226,7 +243,7 @@ class ScrubOptions:
     """How long to go on when the store does not answer; then `Unavailable`."""
 
     def __post_init__(self) -> None:
-        _check(self, "fragments_max", "bytes_max", "damages_max")
+        self._check("fragments_max", "bytes_max", "damages_max")
         _require(type(self.bodies) is bool, f"bodies is True or False, not {self.bodies!r}")
         _require(
             self.processes is None or 0 <= self.processes <= SCRUB_PROCESSES_MAX,
@@ -235,7 +252,7 @@ class ScrubOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CopyOptions:
+class CopyOptions(_Options):
     """How much a copy has under way, and how long it holds its source."""
 
     fragments_max: int = 16
@@ -253,14 +270,14 @@ class CopyOptions:
     copy, called again, goes on where this one stopped."""
 
     def __post_init__(self) -> None:
-        _check(self, "fragments_max", "bytes_max")
+        self._check("fragments_max", "bytes_max")
         _require(
             0 < self.pin_expiry_s <= 365 * LONGEST_S, "pin_expiry_s is positive, at most a year"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(_Options):
     """Where a scan ends. The first fragment is always given, so that a reader makes progress."""
 
     max_files: int | None = None
@@ -273,35 +290,7 @@ class Limits:
     """No fragment that was appended at or after this time."""
 
     def __post_init__(self) -> None:
-        _check(self, "max_files", "max_bytes", "max_records")
-
-
-def _check(
-    options: (
-        WriterOptions
-        | ReaderOptions
-        | CollectorOptions
-        | CompactOptions
-        | SweepOptions
-        | ScrubOptions
-        | CopyOptions
-        | Limits
-    ),
-    *at_least_1: str,
-) -> None:
-    """The rules that several kinds of options share. Text instead of a number is refused first."""
-    for field in fields(options):
-        name, value = field.name, getattr(options, field.name)
-        if str(field.type) in NUMBERS and type(value) not in NUMBERS[str(field.type)]:
-            raise _illegal(f"{name} is a number, not {value!r}")
-        if name in at_least_1:
-            _require(value is None or value >= 1, f"{name} is at least 1")
-        elif name == "timeout_s":
-            _require(value > 0, "timeout_s is positive")
-        elif name == "interval_s":
-            _require(0 <= value <= LONGEST_S, "interval_s is 0 to a day")
-        elif name == "compression":
-            _require(value in ("zstd", "snappy", "none"), "an unknown compression")
+        self._check("max_files", "max_bytes", "max_records")
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -4,8 +4,6 @@ A URL travels as it is, and a path as an absolute one. A store travels only if i
 most hold connections or locks.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 

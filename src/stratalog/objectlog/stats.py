@@ -1,7 +1,5 @@
 """What a writer and a reader count while they run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -30,8 +28,6 @@ class WriterCounters:
 
 @dataclass(slots=True)
 class ReaderCounters:
-    """Of a reader."""
-
     records: int = 0
     record_bytes: int = 0
     cache_hits: int = 0

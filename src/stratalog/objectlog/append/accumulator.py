@@ -4,8 +4,6 @@ A submission is one `append` or one `append_many`: its records stay together. It
 through its future. A caller that was cancelled has merely stopped looking at that future.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -187,7 +185,6 @@ class Accumulator:
         return taken, bodies, size
 
     def pop(self) -> Submission:
-        """Take the first submission alone."""
         submission = self._waiting.popleft()
         self._conditional -= submission.expected_offset is not None
         self.bytes -= submission.size

@@ -1,7 +1,5 @@
 """What callers hear about their submissions: where they are in the log, or why they are not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from stratalog.errors import StratalogError

@@ -15,17 +15,13 @@ Folds run beside it (``fold_task.py``) and never add a round trip. Only a root t
 its bound waits for them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stratalog.errors import Corrupt, Invalid, NotFound, Unknown
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.fold_task import FoldTask
-from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     ByteCache,
@@ -39,16 +35,15 @@ from stratalog.objectlog.stored import (
 from stratalog.objectlog.tree import (
     Change,
     Tree,
-    Verdict,
     check_amendment,
+    has_happened,
     is_version,
-    judge,
-    judge_by_owner,
     link,
     only_the_past_changed,
+    overtaken_by,
+    put_linked,
 )
-from stratalog.runtime import Runtime
-from stratalog.store import Blob, Landed, Overtaken, Patience, PatientStore, Store, swap
+from stratalog.store import Landed, Overtaken, PatientStore, swap
 
 ROOT_BYTES_MAX = 32_000
 # A writer that wins so often, and for so long, lets others have a turn. Not more often: a fast
@@ -60,8 +55,6 @@ SNAPSHOT_CACHE_BYTES = 512 * 1024
 
 
 class CommitOutcome(enum.Enum):
-    """What became of a commit."""
-
     LINKED = "linked"
     TAIL_MOVED = "the tail moved"
     EPOCH_MOVED = "a sweep began"
@@ -76,34 +69,23 @@ class Upload:
 
 
 class Committer:
-    """Links fragments, one manifest at a time."""
-
-    def __init__(
-        self,
-        store: Store,
-        manifest: Manifest,
-        etag: str,
-        *,
-        writer: str,
-        options: WriterOptions,
-        runtime: Runtime,
-        counters: WriterCounters,
-    ) -> None:
-        self._store = store
-        self._writer = writer
-        self._options = options
-        self._runtime = runtime
-        self._counters = counters
-        self._reads = PatientStore(store, runtime, options.timeout_s)
-        self._tree = Tree(self._reads, ByteCache(SNAPSHOT_CACHE_BYTES), counters.snapshot_reads)
+    def __init__(self, context: WriterContext, manifest: Manifest, etag: str) -> None:
+        self._context = context
+        self._store = context.store
+        self._runtime = context.runtime
+        self._counters = context.counters
+        self._reads = PatientStore(context.store, context.runtime, context.options.timeout_s)
+        self._tree = Tree(
+            self._reads, ByteCache(SNAPSHOT_CACHE_BYTES), context.counters.snapshot_reads
+        )
         self._etag = etag
         self._wins_in_a_row = 0
         self._winning_since_s = 0.0
         self._round_trip_s = self.put_s = 0.0
-        self._fold_task = FoldTask(store, self._tree, writer, options, runtime, counters)
+        self._fold_task = FoldTask(context, self._tree)
         self._turn = asyncio.Lock()
         self.manifest = manifest
-        self.names = UploadNames(runtime)
+        self.names = UploadNames(context.runtime)
 
     async def commit(self, uploads: Sequence[Upload]) -> CommitOutcome:
         """Link these fragments, in order, all or none."""
@@ -127,7 +109,7 @@ class Committer:
                 changed.to_json(),
                 self._etag,
                 is_version(changed),
-                Patience(self._runtime, self._options.timeout_s),
+                self._context.patience(),
             )
             if not isinstance(settled, Landed) or settled.newer is not None:
                 return False
@@ -173,24 +155,8 @@ class Committer:
         """One conditional put, settled. None: only the past changed, so try again on top of it."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        incarnation = self.names.incarnation
-
-        def is_ours(blob: Blob) -> bool:
-            try:
-                stored = decode_manifest(blob.data)
-            except (Corrupt, Invalid) as error:
-                reason = f"the manifest became unreadable: {error}"
-                raise Unknown(reason, path=MANIFEST_PATH) from error
-            return judge(stored, fragments, incarnation) is Verdict.HAPPENED
-
-        settled = await swap(
-            self._store,
-            MANIFEST_PATH,
-            data,
-            self._etag,
-            is_ours,
-            Patience(self._runtime, self._options.timeout_s),
-        )
+        patience, incarnation = self._context.patience(), self.names.incarnation
+        settled = await put_linked(self._store, data, self._etag, fragments, incarnation, patience)
         took_s = loop.time() - started_s
         if isinstance(settled, Overtaken):
             self._counters.manifest_conflicts += 1
@@ -207,22 +173,13 @@ class Committer:
     async def _after_refusal(
         self, refusal: Overtaken, fragments: Sequence[Fragment]
     ) -> CommitOutcome | None:
-        current = refusal.current
-        if current is None:
-            gone = NotFound if refusal.answered else Unknown
-            raise gone(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
-        stored = decode_manifest(current.data)
-        verdict = judge(stored, fragments, self.names.incarnation)
-        if verdict is Verdict.OPEN:
-            verdict = await judge_by_owner(self._tree, stored, fragments, self.names.incarnation)
-        if verdict is Verdict.OPEN:
-            raise Unknown(
-                "the manifest changed too often to tell whether the append happened",
-                path=MANIFEST_PATH,
-            )
+        stored, etag = overtaken_by(refusal, self._store.url)
+        happened = await has_happened(
+            self._tree, stored, fragments, self.names.incarnation, "append happened"
+        )
         past_only = only_the_past_changed(self.manifest, stored)
-        self.manifest, self._etag = stored, current.etag
-        if verdict is Verdict.HAPPENED:
+        self.manifest, self._etag = stored, etag
+        if happened:
             return CommitOutcome.LINKED
         return None if past_only else CommitOutcome.TAIL_MOVED
 
@@ -234,7 +191,7 @@ class Committer:
         while True:
             base, folds = self._fold_task.apply(self.manifest)
             write_id = self._runtime.new_id()
-            manifest = link(base, fragments, self.names.incarnation, self._writer, write_id)
+            manifest = link(base, fragments, self.names.incarnation, self._context.writer, write_id)
             data = manifest.to_json()
             if len(data) <= ROOT_BYTES_MAX or not self._fold_task.consider(
                 self.manifest, self.names

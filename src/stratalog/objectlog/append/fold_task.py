@@ -6,14 +6,11 @@ and stops at the first that no longer fits (its entries were changed meanwhile);
 after it are dropped and left to the sweep.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 
 from stratalog.errors import StratalogError
-from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.stored import Manifest, Snapshot, UploadNames
 from stratalog.objectlog.tree import (
     Fold,
@@ -24,30 +21,15 @@ from stratalog.objectlog.tree import (
     make_snapshot,
     plan_fold,
 )
-from stratalog.runtime import Runtime
-from stratalog.store import Patience, Store, put_once
+from stratalog.store import put_once
 
 log = logging.getLogger(__name__)
 
 
 class FoldTask:
-    """Moves old entries of one log into snapshots."""
-
-    def __init__(
-        self,
-        store: Store,
-        tree: Tree,
-        writer: str,
-        options: WriterOptions,
-        runtime: Runtime,
-        counters: WriterCounters,
-    ) -> None:
-        self._store = store
+    def __init__(self, context: WriterContext, tree: Tree) -> None:
+        self._context = context
         self._tree = tree
-        self._writer = writer
-        self._options = options
-        self._runtime = runtime
-        self._counters = counters
         self._under_way: asyncio.Task[None] | None = None
         self._ready: list[Fold] = []
 
@@ -62,7 +44,6 @@ class FoldTask:
         return manifest, len(self._ready)
 
     def forget(self, count: int) -> None:
-        """So many of those that were ready are linked now."""
         del self._ready[:count]
 
     def consider(self, manifest: Manifest, names: UploadNames) -> bool:
@@ -70,7 +51,8 @@ class FoldTask:
         if self._under_way is not None and not self._under_way.done():
             return True
         base, _ = self.apply(manifest)
-        plan = plan_fold(base, self._options.rollup_entries, self._options.snapshot_entries_max)
+        options = self._context.options
+        plan = plan_fold(base, options.rollup_entries, options.snapshot_entries_max)
         if plan is None:
             return False
         self._under_way = asyncio.ensure_future(self._roll_up(plan, names, manifest.sweep_epoch))
@@ -99,15 +81,14 @@ class FoldTask:
     async def _store_snapshot(
         self, plan: FoldPlan, names: UploadNames
     ) -> tuple[Snapshot, tuple[str, ...]]:
-        host = await self._host(plan)
-        children, replaced = children_of(plan, host, self._options.snapshot_entries_max)
-        snapshot = make_snapshot(children, plan.depth, names.snapshot, self._writer)
+        context, host = self._context, await self._host(plan)
+        children, replaced = children_of(plan, host, context.options.snapshot_entries_max)
+        snapshot = make_snapshot(children, plan.depth, names.snapshot, context.writer)
         data = snapshot.to_json()
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        patience = Patience(self._runtime, self._options.timeout_s)
-        await put_once(self._store, lambda: snapshot.path, data, patience)
-        self._counters.snapshots.add(loop.time() - started_s, len(data))
+        await put_once(context.store, lambda: snapshot.path, data, context.patience())
+        context.counters.snapshots.add(loop.time() - started_s, len(data))
         self._tree.remember(snapshot, len(data))
         return snapshot, replaced
 

@@ -8,11 +8,10 @@ A submission is settled once, whatever happens: it is in the log, it did not hap
 say (``Unknown``), and then the writer is closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 
 from stratalog.errors import (
     Closed,
@@ -26,40 +25,35 @@ from stratalog.errors import (
 from stratalog.objectlog.append.accumulator import Accumulator, Submission
 from stratalog.objectlog.append.answers import Answers
 from stratalog.objectlog.append.committer import CommitOutcome, Committer
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.unit_former import UnitFormer
 from stratalog.objectlog.append.units import Unit, UnitsUnderWay
-from stratalog.objectlog.append.uploader import Uploader
+from stratalog.objectlog.append.uploader import upload
 from stratalog.objectlog.append.wakeup import Wakeup
-from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored import sealed
 
 log = logging.getLogger(__name__)
 
 
 class GroupCommit:
-    """Settles what one writer has under way."""
-
     def __init__(
         self,
+        context: WriterContext,
         accumulator: Accumulator,
         units: UnitsUnderWay,
         former: UnitFormer,
-        uploader: Uploader,
         committer: Committer,
         wakeup: Wakeup,
-        options: WriterOptions,
-        counters: WriterCounters,
     ) -> None:
         self._accumulator = accumulator
         self._units = units
         self._former = former
-        self._uploader = uploader
         self._committer = committer
         self._wakeup = wakeup
-        self._options = options
-        self._counters = counters
-        self._answers = Answers(counters)
+        self._options = context.options
+        self._counters = context.counters
+        self.upload = partial(upload, context, committer)
+        self.answers = Answers(context.counters)
         self._committing: asyncio.Task[None] | None = None
         self._refusing: asyncio.Task[None] | None = None
         self._idle: list[asyncio.Future[None]] = []
@@ -69,7 +63,6 @@ class GroupCommit:
 
     @property
     def idle(self) -> bool:
-        """Whether everything submitted so far is settled."""
         return not self._units and not self._accumulator and not self.refusing
 
     @property
@@ -78,7 +71,6 @@ class GroupCommit:
         return not _ended(self._refusing)
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing at all is under way."""
         if not self.idle:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
@@ -90,10 +82,6 @@ class GroupCommit:
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)
-
-    def take_unseen_failure(self) -> StratalogError | None:
-        """The first failure of a `submit` whose future nobody has looked at, and forget them."""
-        return self._answers.take_unseen_failure()
 
     async def close(self) -> None:
         """End the tasks. Everything is settled when this is called."""
@@ -166,7 +154,7 @@ class GroupCommit:
         if self._wakeup.thread is None:  # Otherwise the next dispatch comes before they do.
             pace.answered(sum(len(unit.submissions) for unit in group), now_s)
         for unit in group:
-            self._linked_upto = self._answers.acknowledge(unit, self._units.take([unit]), now_s)
+            self._linked_upto = self.answers.acknowledge(unit, self._units.take([unit]), now_s)
 
     async def _upload_again(self, group: list[Unit]) -> None:
         """A sweep may have taken these. Nothing was acknowledged: store them under new names."""
@@ -175,7 +163,7 @@ class GroupCommit:
             unit.ready = False
             try:
                 for draft in unit.drafts:
-                    await self._uploader.upload(draft, unit.timestamp_us)
+                    await self.upload(draft, unit.timestamp_us)
                 unit.ready = True
             except StratalogError as error:
                 unit.error = error
@@ -191,7 +179,7 @@ class GroupCommit:
             since_s = asyncio.get_running_loop().time() - self._options.timeout_s
             while self._accumulator.first and self._accumulator.first.called_s <= since_s:
                 failed.append(self._accumulator.pop())
-        self._answers.fail(failed, error)
+        self.answers.fail(failed, error)
 
     def _form_again(self) -> None:
         units = self._cancel_uploads()
@@ -232,12 +220,12 @@ class GroupCommit:
         self.stopped = True
         unlinked = [each for unit in self._cancel_uploads() for each in unit.submissions]
         waiting = self._accumulator.stop(afterwards or error)
-        self._answers.fail([*unlinked, *waiting], error)
+        self.answers.fail([*unlinked, *waiting], error)
         self.notify_if_idle()
 
     def _stop_in_doubt(self, doubt: Unknown) -> None:
         """What was being linked is unknown, the rest did not happen, and the writer is closed."""
-        self._answers.fail(self._units.take_linking(), doubt)
+        self.answers.fail(self._units.take_linking(), doubt)
         self._stop(
             NotHappened(f"the writer stopped before this append: {doubt}"),
             Closed(f"the writer is closed, because an outcome is unknown: {doubt}"),
@@ -267,7 +255,7 @@ class GroupCommit:
             refusal = Conflict(
                 f"the log ends at {tail}, not at {expected}", expected=expected, actual=tail
             )
-            self._answers.fail([submission], error or refusal)
+            self.answers.fail([submission], error or refusal)
         if not same_tail:
             self._fence()
         else:
@@ -289,7 +277,7 @@ class GroupCommit:
         if task.cancelled():
             self._stop_in_doubt(Unknown("the writer's tasks were cancelled"))
             # The program ends, or somebody ended it on purpose: no need to cry out as well.
-            self.take_unseen_failure()
+            self.answers.take_unseen_failure()
         elif (error := task.exception()) is not None:
             log.error("the writer failed", exc_info=error)
             self._stop_in_doubt(Unknown(f"the writer failed: {error!r}"))

@@ -11,8 +11,6 @@ longer than what is gained, and behind a long wire there is nothing to gain: a t
 answered in the twentieth part of the time that S3 takes.
 """
 
-from __future__ import annotations
-
 DIVIDE_FROM, DIVIDE_UP_TO = 1.4, 6.0
 """How often the time to answer all of them fits into that of the store."""
 

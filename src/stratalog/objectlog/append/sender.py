@@ -8,62 +8,35 @@ Units upload side by side. ``unit_former`` says when the next one starts and wha
 ``group_commit`` what becomes of those that are uploaded.
 """
 
-from __future__ import annotations
-
 import asyncio
 from threading import get_ident
 
 from stratalog.errors import Closed, Invalid, StratalogError
-from stratalog.objectlog.append.accumulator import (
-    Accumulator,
-    Result,
-    Submission,
-    UnwatchedFuture,
-)
+from stratalog.objectlog.append.accumulator import Accumulator, Result, Submission, UnwatchedFuture
 from stratalog.objectlog.append.committer import Committer
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.group_commit import GroupCommit
 from stratalog.objectlog.append.unit_former import UnitFormer
 from stratalog.objectlog.append.units import Unit, UnitsUnderWay
-from stratalog.objectlog.append.uploader import BeforeLink, Uploader
 from stratalog.objectlog.append.wakeup import Wakeup
-from stratalog.objectlog.options import WriterOptions
-from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored import check_offset
-from stratalog.runtime import Runtime
-from stratalog.store import Store
 
 
 class Sender:
-    """Takes submissions, forms units of them, and uploads these."""
-
     def __init__(
-        self,
-        store: Store,
-        committer: Committer,
-        accumulator: Accumulator,
-        options: WriterOptions,
-        runtime: Runtime,
-        counters: WriterCounters,
-        before_link: BeforeLink | None = None,
+        self, context: WriterContext, committer: Committer, accumulator: Accumulator
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._accumulator = accumulator
-        self._uploader = Uploader(store, committer, options, runtime, counters, before_link)
         self._wakeup = Wakeup(self._dispatch)
         self._timer: asyncio.TimerHandle | None = None
         self._uploading = 0
         self.units = UnitsUnderWay()
-        self._former = UnitFormer(accumulator, self.units, options, runtime, committer.manifest)
+        self._former = UnitFormer(context, accumulator, self.units, committer.manifest)
         self._group_commit = GroupCommit(
-            accumulator,
-            self.units,
-            self._former,
-            self._uploader,
-            committer,
-            self._wakeup,
-            options,
-            counters,
+            context, accumulator, self.units, self._former, committer, self._wakeup
         )
+        self.answers = self._group_commit.answers
 
     def submit(
         self,
@@ -107,10 +80,6 @@ class Sender:
         if last.future.cancelled():
             await self._group_commit.wait_until_idle()
 
-    def take_unseen_failure(self) -> StratalogError | None:
-        """The first failure of a `submit` whose future nobody has looked at, and forget them."""
-        return self._group_commit.take_unseen_failure()
-
     async def close(self) -> None:
         """Settle what was submitted and take no more, then end the tasks."""
         if self._accumulator.refusal is None:
@@ -121,7 +90,6 @@ class Sender:
         await self._group_commit.close()
 
     def _dispatch(self) -> None:
-        """Start every unit that may start now."""
         former, group_commit = self._former, self._group_commit
         now_s = asyncio.get_running_loop().time()
         former.pace.returned(now_s, with_more=bool(self._accumulator))
@@ -151,11 +119,11 @@ class Sender:
         self._uploading += 1
         try:
             if len(unit.drafts) == 1:
-                await self._uploader.upload(unit.drafts[0], unit.timestamp_us)
+                await self._group_commit.upload(unit.drafts[0], unit.timestamp_us)
             else:
                 async with asyncio.TaskGroup() as group:
                     for draft in unit.drafts:
-                        group.create_task(self._uploader.upload(draft, unit.timestamp_us))
+                        group.create_task(self._group_commit.upload(draft, unit.timestamp_us))
             unit.ready = True
         except* StratalogError as errors:
             unit.error = _first(errors)

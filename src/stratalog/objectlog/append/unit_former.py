@@ -10,47 +10,34 @@ the other is answered. A half that is complete may start beside the other.
 Offsets are given out when a unit is formed, in the hope that all earlier ones are linked.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from stratalog.objectlog.append.accumulator import Accumulator, Submission
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.pace import Pace
-from stratalog.objectlog.append.units import (
-    Draft,
-    Half,
-    Unit,
-    UnitsUnderWay,
-    divide,
-    fragments_for,
-)
-from stratalog.objectlog.options import WriterOptions
+from stratalog.objectlog.append.units import Draft, Half, Unit, UnitsUnderWay, divide, fragments_for
 from stratalog.objectlog.stored import Manifest
-from stratalog.runtime import Runtime
 
 COMPLETE = 0.75
 """A half is complete when it has this part of the size that the other one has."""
 
 
 class UnitFormer:
-    """Forms the units of one writer, on top of those that are under way."""
-
     def __init__(
         self,
+        context: WriterContext,
         accumulator: Accumulator,
         units: UnitsUnderWay,
-        options: WriterOptions,
-        runtime: Runtime,
         manifest: Manifest,
     ) -> None:
         self._accumulator = accumulator
         self._units = units
-        self._options = options
-        self._runtime = runtime
+        self._options = context.options
+        self._runtime = context.runtime
         self._started_s = float("-inf")
         self._next_offset = self._next_seq_no = self._timestamp_us = 0
         self.pace = Pace()
-        self.fragments_max = options.uploads_max
+        self.fragments_max = context.options.uploads_max
         """How many fragments may be under way."""
         self.begin_at_tail(manifest)
 

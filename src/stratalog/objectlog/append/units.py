@@ -4,11 +4,10 @@ A unit is linked whole: usually one fragment with many submissions, or one large
 several fragments.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from stratalog.errors import StratalogError
@@ -21,19 +20,17 @@ from stratalog.objectlog.stored import EncodedFragment, Fragment, LogPosition
 Half = Literal["first", "second"]
 
 
+@dataclass(slots=True, eq=False)
 class Draft:
     """One fragment to be: its records and the position they hope for."""
 
-    __slots__ = ("bodies", "encoded", "first_offset", "put_s", "seq_no", "size", "upload")
-
-    def __init__(self, bodies: Sequence[bytes], size: int, first_offset: int, seq_no: int) -> None:
-        self.bodies = bodies
-        self.size = size
-        self.first_offset = first_offset
-        self.seq_no = seq_no
-        self.put_s = 0.0
-        self.encoded: EncodedFragment | None = None
-        self.upload: Upload | None = None
+    bodies: Sequence[bytes]
+    size: int
+    first_offset: int
+    seq_no: int
+    put_s: float = 0.0
+    encoded: EncodedFragment | None = None
+    upload: Upload | None = None
 
     def stored(self, path: str, encoded: EncodedFragment, timestamp_us: int) -> Fragment:
         """The entry that links it, once it is stored under ``path``."""
@@ -47,6 +44,7 @@ class Draft:
         )
 
 
+@dataclass(slots=True, eq=False)
 class Unit:
     """Drafts that are linked together, and the submissions whose records they hold.
 
@@ -54,22 +52,13 @@ class Unit:
     Each unit after it, as long as there are two halves, is a ``second`` half.
     """
 
-    __slots__ = ("drafts", "error", "half", "ready", "submissions", "task", "timestamp_us")
-
-    def __init__(
-        self,
-        submissions: list[Submission],
-        drafts: list[Draft],
-        timestamp_us: int,
-        half: Half | None = None,
-    ) -> None:
-        self.submissions = submissions
-        self.drafts = drafts
-        self.timestamp_us = timestamp_us
-        self.half = half
-        self.ready = False
-        self.error: StratalogError | None = None
-        self.task: asyncio.Task[None] | None = None
+    submissions: list[Submission]
+    drafts: list[Draft]
+    timestamp_us: int
+    half: Half | None = None
+    ready: bool = False
+    error: StratalogError | None = None
+    task: asyncio.Task[None] | None = None
 
     @property
     def size(self) -> int:

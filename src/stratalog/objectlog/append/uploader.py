@@ -1,85 +1,62 @@
 """Turning a draft into a stored fragment: hash, encode, put under a fresh name."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Any
 
 from stratalog.objectlog.append.committer import Committer, Upload
+from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.units import Draft
-from stratalog.objectlog.options import KIB, WriterOptions
-from stratalog.objectlog.stats import WriterCounters
+from stratalog.objectlog.options import KIB
 from stratalog.objectlog.stored import UploadNames, encode_fragment
-from stratalog.runtime import Runtime
-from stratalog.store import Patience, Store, put_made_once, put_once
+from stratalog.store import put_made_once, put_once
 
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
 
-BeforeLink = Callable[[int, int], Awaitable[None]]
-"""What must be done before a fragment is linked. It is called while the fragment is stored, with
-the offset after its last record and the sweep epoch in which its upload began."""
+
+async def upload(
+    context: WriterContext, committer: Committer, draft: Draft, timestamp_us: int
+) -> None:
+    """Store a draft. It may be linked only in the epoch in which this began."""
+    names, epoch = committer.names, committer.manifest.sweep_epoch
+    storing = _store_draft(context, draft, timestamp_us, names)
+    if context.before_link is None:
+        path = await storing
+    else:
+        end = draft.first_offset + len(draft.bodies)
+        path = await _both(storing, context.before_link(end, epoch))
+    assert draft.encoded is not None
+    draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
 
 
-class Uploader:
-    """Stores drafts for one writer."""
+async def _store_draft(
+    context: WriterContext, draft: Draft, timestamp_us: int, names: UploadNames
+) -> str:
+    """Encode and put; gives its path.
 
-    def __init__(
-        self,
-        store: Store,
-        committer: Committer,
-        options: WriterOptions,
-        runtime: Runtime,
-        counters: WriterCounters,
-        before_link: BeforeLink | None = None,
-    ) -> None:
-        self._store = store
-        self._before_link = before_link
-        self._committer = committer
-        self._options = options
-        self._runtime = runtime
-        self._counters = counters
+    A small draft is encoded at once: to hand it to a thread would take longer. So is one that
+    was encoded before and is stored again.
+    """
+    loop, begun_s = asyncio.get_running_loop(), [0.0]
 
-    async def upload(self, draft: Draft, timestamp_us: int) -> None:
-        """Store a draft. It may be linked only in the epoch in which this began."""
-        names, epoch = self._committer.names, self._committer.manifest.sweep_epoch
-        storing = self._store_draft(draft, timestamp_us, names)
-        if self._before_link is None:
-            path = await storing
-        else:
-            end = draft.first_offset + len(draft.bodies)
-            path = await _both(storing, self._before_link(end, epoch))
-        assert draft.encoded is not None
-        draft.upload = Upload(draft.stored(path, draft.encoded, timestamp_us), epoch)
+    def encode() -> bytes:
+        if draft.encoded is None:
+            draft.encoded = encode_fragment(
+                draft.first_offset, timestamp_us, draft.bodies, context.options.compression
+            )
+        begun_s[0] = loop.time()
+        return draft.encoded.data
 
-    async def _store_draft(self, draft: Draft, timestamp_us: int, names: UploadNames) -> str:
-        """Encode and put; gives its path.
-
-        A small draft is encoded at once: to hand it to a thread would take longer. So is one that
-        was encoded before and is stored again.
-        """
-        loop, begun_s = asyncio.get_running_loop(), [0.0]
-
-        def encode() -> bytes:
-            if draft.encoded is None:
-                draft.encoded = encode_fragment(
-                    draft.first_offset, timestamp_us, draft.bodies, self._options.compression
-                )
-            begun_s[0] = loop.time()
-            return draft.encoded.data
-
-        def new_path() -> str:
-            return names.fragment(draft.seq_no)
-
-        patience = Patience(self._runtime, self._options.timeout_s)
-        if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
-            path = await put_once(self._store, new_path, encode(), patience)
-        else:
-            path = await put_made_once(self._store, new_path, encode, patience, self._runtime)
-        assert draft.encoded is not None
-        draft.put_s = loop.time() - begun_s[0]
-        self._counters.fragments.add(draft.put_s, len(draft.encoded.data))
-        return path
+    new_path, patience = partial(names.fragment, draft.seq_no), context.patience()
+    if draft.encoded is not None or draft.size <= ENCODE_INLINE_BYTES_MAX:
+        path = await put_once(context.store, new_path, encode(), patience)
+    else:
+        path = await put_made_once(context.store, new_path, encode, patience, context.runtime)
+    assert draft.encoded is not None
+    draft.put_s = loop.time() - begun_s[0]
+    context.counters.fragments.add(draft.put_s, len(draft.encoded.data))
+    return path
 
 
 async def _both(storing: Coroutine[Any, Any, str], before_link: Awaitable[None]) -> str:

@@ -1,14 +1,10 @@
 """One dispatch for all callers of one moment, so that their records share a fragment."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable
 from threading import get_ident
 from weakref import WeakSet
-
-_wakeups: WeakSet[Wakeup] = WeakSet()
 
 
 class Wakeup:
@@ -34,6 +30,9 @@ class Wakeup:
     def _run(self) -> None:
         self.thread = None
         self._dispatch()
+
+
+_wakeups: WeakSet[Wakeup] = WeakSet()
 
 
 def _forget_in_child() -> None:

@@ -18,24 +18,18 @@ from stratalog.errors import Full, Invalid
 from stratalog.meter import Timing
 from stratalog.objectlog.append.accumulator import Accumulator
 from stratalog.objectlog.append.committer import Committer
+from stratalog.objectlog.append.context import BeforeLink, WriterContext
 from stratalog.objectlog.append.create import load_or_create
 from stratalog.objectlog.append.sender import Sender
-from stratalog.objectlog.append.uploader import BeforeLink
 from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
-from stratalog.objectlog.stats import WriterCounters, summarise
-from stratalog.objectlog.stored import (
-    LogPosition,
-    Manifest,
-    Span,
-    load_manifest,
-    writer_label,
-)
+from stratalog.objectlog.stats import summarise
+from stratalog.objectlog.stored import LogPosition, Manifest, Span, load_manifest, writer_label
 from stratalog.objectlog.tree import Change
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, PatientStore, StoreLike, open_store
+from stratalog.store import CountedStore, PatientStore, StoreLike, Usage, open_store
 
 Body = bytes | bytearray | memoryview
 
@@ -45,35 +39,16 @@ DEFAULT_OPTIONS = WriterOptions()
 class LogWriter:
     """Appends records to one log. Made by ``LogWriter.open``."""
 
-    def __init__(
-        self,
-        store: CountedStore,
-        manifest: Manifest,
-        etag: str,
-        writer: str,
-        options: WriterOptions,
-        runtime: Runtime,
-        before_link: BeforeLink | None = None,
-    ) -> None:
+    def __init__(self, context: WriterContext, manifest: Manifest, etag: str, usage: Usage) -> None:
         self._loop = asyncio.get_running_loop()
         self._opened_s = self._loop.time()
-        self._usage = store.usage
-        self._options = options
+        self._usage = usage
+        self._options = options = context.options
         self._record_bytes_max = options.record_bytes_max
-        self._counters = WriterCounters()
+        self._counters = context.counters
         self._accumulator = Accumulator(options.queue_bytes_max, options.queue_records_max)
-        self._committer = Committer(
-            store,
-            manifest,
-            etag,
-            writer=writer,
-            options=options,
-            runtime=runtime,
-            counters=self._counters,
-        )
-        self._sender = Sender(
-            store, self._committer, self._accumulator, options, runtime, self._counters, before_link
-        )
+        self._committer = Committer(context, manifest, etag)
+        self._sender = Sender(context, self._committer, self._accumulator)
 
     @classmethod
     @renamed_parameters(beside="before_link")
@@ -103,7 +78,8 @@ class LogWriter:
             else:
                 manifest, etag = await load_manifest(patient)
             manifest.check_writable()
-            return cls(store, manifest, etag, label, options, runtime, before_link)
+            context = WriterContext(store, label, options, runtime, before_link=before_link)
+            return cls(context, manifest, etag, store.usage)
 
         return Opening(start)
 
@@ -202,7 +178,7 @@ class LogWriter:
         return await self._committer.amend(change)
 
     def _raise_unseen_failure(self) -> None:
-        failure = self._sender.take_unseen_failure()
+        failure = self._sender.answers.take_unseen_failure()
         if failure is not None:
             raise failure
 

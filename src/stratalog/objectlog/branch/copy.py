@@ -28,10 +28,9 @@ from dataclasses import dataclass
 import msgspec
 
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, Trimmed
-from stratalog.objectlog.append import CommitOutcome, Committer, Upload
+from stratalog.objectlog.append import CommitOutcome, Committer, Upload, WriterContext
 from stratalog.objectlog.branch.copy_source import CopySource
 from stratalog.objectlog.options import CopyOptions, WriterOptions
-from stratalog.objectlog.stats import WriterCounters
 from stratalog.objectlog.stored import (
     FIRST_SEQ_NO,
     MANIFEST_PATH,
@@ -191,7 +190,8 @@ class _Copy:
                 raise self._taken()
             if known.state == "done":
                 return
-            committer = self._committer(manifest, etag)
+            context = WriterContext(self._store, self._writer, self._linking, self._runtime)
+            committer = Committer(context, manifest, etag)
             try:
                 await self._go_on(committer, note, next_offset)
                 return
@@ -215,17 +215,6 @@ class _Copy:
         except NotFound as error:
             await self._source.look_again(error, version, next_offset)
             raise _Again from None
-
-    def _committer(self, manifest: Manifest, etag: str) -> Committer:
-        return Committer(
-            self._store,
-            manifest,
-            etag,
-            writer=self._writer,
-            options=self._linking,
-            runtime=self._runtime,
-            counters=WriterCounters(),
-        )
 
     async def _copy_rest(self, committer: Committer, source: Manifest, note: CopyNote) -> None:
         """Step three: a bounded number of fragments under way, the oldest of them linked."""

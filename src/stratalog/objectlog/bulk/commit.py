@@ -16,19 +16,16 @@ Uploads of an epoch that has passed are linked only if their guard is still live
 up between reading the manifest and the put: see ``upload_guard``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from stratalog.errors import Conflict, Corrupt, Full, Invalid, NotFound, Unknown
+from stratalog.errors import Conflict, Full
 from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.bulk.upload import Batch, UploadedFragment
 from stratalog.objectlog.holds import UploadGuardStore
 from stratalog.objectlog.stored import (
-    MANIFEST_PATH,
     ByteCache,
     Fragment,
     LogPosition,
@@ -36,7 +33,6 @@ from stratalog.objectlog.stored import (
     Snapshot,
     Span,
     UploadNames,
-    decode_manifest,
     load_manifest,
     sealed,
     writer_label,
@@ -47,24 +43,15 @@ from stratalog.objectlog.tree import (
     Verdict,
     amend,
     graft,
+    has_happened,
     judge,
-    judge_by_owner,
-    note_linked,
+    link,
+    overtaken_by,
+    put_linked,
 )
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.setsum import Setsum
-from stratalog.store import (
-    Blob,
-    Landed,
-    Overtaken,
-    Patience,
-    PatientStore,
-    StoreLike,
-    open_store,
-    put_once,
-    swap,
-)
+from stratalog.store import Landed, Patience, PatientStore, Store, StoreLike, open_store, put_once
 
 SINKS_MAX = 256
 LINK_TIMEOUT_S = 60.0
@@ -99,16 +86,10 @@ async def link_uploaded(
     each attempt with the end that it would give the log, and the epoch. ``Conflict`` if an upload
     may be gone: upload it again.
     """
-    return await _Linking(url, uploads, batch, writer, before_link, timeout_s, runtime).run()
-
-
-async def last_batch(
-    url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME
-) -> int | None:
-    """The number of the last batch of a query that is in the log."""
-    store = PatientStore(open_store(url), runtime, LINK_TIMEOUT_S)
-    manifest, _ = await load_manifest(store)
-    return (manifest.sinks or {}).get(query)
+    linking = _Linking(
+        open_store(url), uploads, batch, writer_label(writer), before_link, timeout_s, runtime
+    )
+    return await linking.run()
 
 
 async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT_RUNTIME) -> bool:
@@ -132,29 +113,20 @@ async def forget_query(url: StoreLike, query: str, *, runtime: Runtime = DEFAULT
     return known
 
 
+@dataclass
 class _Linking:
-    """One run."""
+    _store: Store
+    _uploads: Sequence[UploadedFragment]
+    _batch: Batch | None
+    _writer: str
+    _before_link: BeforeLink | None
+    _timeout_s: float
+    _runtime: Runtime
 
-    def __init__(
-        self,
-        url: StoreLike,
-        uploads: Sequence[UploadedFragment],
-        batch: Batch | None,
-        writer: str | None,
-        before_link: BeforeLink | None,
-        timeout_s: float,
-        runtime: Runtime,
-    ) -> None:
-        self._store = open_store(url)
-        self._reads = PatientStore(self._store, runtime, timeout_s)
+    def __post_init__(self) -> None:
+        self._reads = PatientStore(self._store, self._runtime, self._timeout_s)
         self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
-        self._names = UploadNames(runtime)
-        self._uploads = uploads
-        self._batch = batch
-        self._writer = writer_label(writer)
-        self._before_link = before_link
-        self._timeout_s = timeout_s
-        self._runtime = runtime
+        self._names = UploadNames(self._runtime)
 
     async def run(self) -> Linked:
         manifest, etag = await load_manifest(self._reads)
@@ -184,11 +156,7 @@ class _Linking:
         guards = UploadGuardStore(self._reads, runtime=self._runtime)
 
         async def check(incarnation: str) -> None:
-            try:
-                is_live = (await guards.load(incarnation)).state == "live"
-            except NotFound:
-                is_live = False
-            if not is_live:
+            if not await guards.is_live(incarnation):
                 raise Conflict(
                     f"the upload guard {incarnation} is not live; its uploads may be gone",
                     hint="Write the batch again.",
@@ -209,19 +177,10 @@ class _Linking:
         return grafted.manifest
 
     async def _grafted(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Grafted:
-        last, incarnation = fragments[-1].seq_no, fragments[0].incarnation
-        assert isinstance(last, int)
+        incarnation = fragments[0].incarnation
         assert incarnation is not None
-        linked = msgspec.structs.replace(
-            manifest,
-            setsum=Setsum.total([manifest.setsum, *(each.setsum for each in fragments)]),
-            acc_bytes=manifest.acc_bytes + sum(each.num_bytes for each in fragments),
-            writer=self._writer,
-            fragments=(*manifest.fragments, *fragments),
-            write_id=self._runtime.new_id(),
-            linked=note_linked(manifest.linked or {}, incarnation, last),
-            sinks=noted(manifest, self._batch),
-        )
+        linked = link(manifest, fragments, incarnation, self._writer, self._runtime.new_id())
+        linked = msgspec.structs.replace(linked, sinks=noted(manifest, self._batch))
         return await graft(linked, self._tree, self._names, self._writer)
 
     async def _put(
@@ -231,39 +190,20 @@ class _Linking:
         incarnation = fragments[0].incarnation
         assert incarnation is not None
 
-        def is_ours(blob: Blob) -> bool:
-            try:
-                stored = decode_manifest(blob.data)
-            except (Corrupt, Invalid) as error:
-                reason = f"the manifest became unreadable: {error}"
-                raise Unknown(reason, path=MANIFEST_PATH) from error
-            return judge(stored, fragments, incarnation) is Verdict.HAPPENED
-
         patience = Patience(self._runtime, self._timeout_s)
-        settled = await swap(
-            self._store, MANIFEST_PATH, candidate.to_json(), etag, is_ours, patience
+        settled = await put_linked(
+            self._store, candidate.to_json(), etag, fragments, incarnation, patience
         )
         if isinstance(settled, Landed):
             return None
-        return await self._after_refusal(settled, fragments, incarnation)
-
-    async def _after_refusal(
-        self, refusal: Overtaken, fragments: Sequence[Fragment], incarnation: str
-    ) -> tuple[Manifest, str] | None:
-        current = refusal.current
-        if current is None:
-            gone = NotFound if refusal.answered else Unknown
-            raise gone(f"the log at {self._store.url} is gone", path=MANIFEST_PATH)
-        stored = decode_manifest(current.data)
-        verdict = judge(stored, fragments, incarnation)
-        if verdict is Verdict.OPEN and self._batch is None:
-            verdict = await judge_by_owner(self._tree, stored, fragments, incarnation)
-            if verdict is Verdict.OPEN:
-                raise Unknown(
-                    "the manifest changed too often to tell whether the batch was linked",
-                    path=MANIFEST_PATH,
-                )
-        return None if verdict is Verdict.HAPPENED else (stored, current.etag)
+        stored, etag = overtaken_by(settled, self._store.url)
+        if self._batch is not None:  # what a verdict leaves open, ``is_linked`` tells
+            happened = judge(stored, fragments, incarnation) is Verdict.HAPPENED
+        else:
+            happened = await has_happened(
+                self._tree, stored, fragments, incarnation, "batch was linked"
+            )
+        return None if happened else (stored, etag)
 
 
 def is_linked(manifest: Manifest, batch: Batch) -> bool:

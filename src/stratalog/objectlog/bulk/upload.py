@@ -7,6 +7,8 @@ tasks at once. What nobody links is left to the sweep.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 import pyarrow as pa
 
@@ -37,7 +39,6 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def check_query(query: str) -> str:
-    """The id of a query, or ``Invalid``."""
     text: object = query
     if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= QUERY_LENGTH_MAX:
         raise Invalid(
@@ -59,16 +60,14 @@ class UploadedFragment(msgspec.Struct, frozen=True, gc=False):
     """In which epoch its upload began. In another one it is linked only if its guard is live."""
 
 
+@dataclass(frozen=True, slots=True)
 class BulkUpload:
     """Uploads the records of one task, in their order. Made by ``BulkUpload.open``."""
 
-    def __init__(
-        self, store: Store, guard: UploadGuard, compression: Compression, runtime: Runtime
-    ) -> None:
-        self._store = store
-        self._guard = guard
-        self._compression = compression
-        self._runtime = runtime
+    _store: Store
+    guard: UploadGuard
+    _compression: Compression
+    _runtime: Runtime
 
     @classmethod
     async def open(
@@ -97,10 +96,6 @@ class BulkUpload:
             raise sealed(guard.manifest)
         return cls(store, guard, compression, runtime)
 
-    @property
-    def guard(self) -> UploadGuard:
-        return self._guard
-
     async def upload(self, bodies: pa.Array) -> UploadedFragment:
         """Store these bodies as one fragment. They are a column of binary without nulls."""
         check_bodies(bodies)
@@ -108,7 +103,7 @@ class BulkUpload:
         encoded = await self._runtime.compute(
             lambda: encode_staged(timestamp_us, bodies, self._compression)
         )
-        names, manifest = self._guard.names, self._guard.manifest
+        names, manifest = self.guard.names, self.guard.manifest
         path = await put_once(
             self._store,
             lambda: names.staged(manifest.next_seq_no),
@@ -126,7 +121,7 @@ class BulkUpload:
 
     async def abandon(self) -> None:
         """Give up: what was uploaded is left to the sweep."""
-        await self._guard.release()
+        await self.guard.release()
 
 
 def check_bodies(bodies: pa.Array) -> None:

@@ -14,13 +14,12 @@ from functools import partial
 
 import msgspec
 
-from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.relink import Replaced
 from stratalog.objectlog.compaction.rewrite_groups import Group
 from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import CompactOptions
-from stratalog.objectlog.stored import Fragment, UploadNames
+from stratalog.objectlog.stored import Fragment, UploadNames, check_sum
 from stratalog.objectlog.tree import Survivors, Tree, joined, survivors_of
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
@@ -118,13 +117,7 @@ class Rewriter:
         """What lives in a fragment and what does not, which together are what was promised."""
         parts = survivors_of(data, fragment, verify=False).divide(self._live)
         live, dead = (_Hashed(each, each.setsum) for each in parts)
-        if live.setsum + dead.setsum != fragment.setsum:
-            raise Corrupt(
-                f"{fragment.path} does not add up to its setsum",
-                path=fragment.path,
-                expected=fragment.setsum.hexdigest(),
-                actual=(live.setsum + dead.setsum).hexdigest(),
-            )
+        check_sum(live.setsum + dead.setsum, fragment.setsum, fragment.path, fragment.path)
         return live, dead
 
     async def _stored(

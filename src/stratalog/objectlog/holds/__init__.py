@@ -10,11 +10,12 @@ from stratalog.objectlog.holds.cursor import (
 from stratalog.objectlog.holds.fork_note import (
     FORK_TIMEOUT_S,
     ForkNote,
+    abort_fork,
     change_fork,
+    detach_fork,
     note_of,
     require_note,
 )
-from stratalog.objectlog.holds.fork_release import abort_fork, detach_fork
 from stratalog.objectlog.holds.hold_names import legal_name
 from stratalog.objectlog.holds.pin import Pin, PinStore
 from stratalog.objectlog.holds.policy_store import PolicyStore, Retained
@@ -25,11 +26,7 @@ from stratalog.objectlog.holds.stored_pin import (
     pin_path,
     read_pin,
 )
-from stratalog.objectlog.holds.upload_guard import (
-    StoredUploadGuard,
-    UploadGuard,
-    UploadGuardStore,
-)
+from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuard, UploadGuardStore
 from stratalog.objectlog.holds.wal3_hold import hold_by_cursor, release_cursor_hold
 
 Stage = UploadGuard

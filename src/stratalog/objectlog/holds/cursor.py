@@ -16,13 +16,7 @@ import contextlib
 from functools import partial
 from typing import ClassVar
 
-from stratalog.errors import (
-    Conflict,
-    StratalogError,
-    Trimmed,
-    Unavailable,
-    Unknown,
-)
+from stratalog.errors import Conflict, StratalogError, Trimmed, Unavailable, Unknown
 from stratalog.objectlog.holds.hold_names import name_in, path_of
 from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.stored import (
@@ -39,22 +33,13 @@ from stratalog.objectlog.stored import (
     writer_label,
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import (
-    Document,
-    PatientStore,
-    StoreLike,
-    Version,
-    open_store,
-    read_versions,
-)
+from stratalog.store import Document, PatientStore, StoreLike, Version, open_store, read_versions
 
 CURSOR_PREFIX = "cursor/"
 CURSOR_TIMEOUT_S = 60.0
 
 
 class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
     what: ClassVar[str] = "cursor"
 
     position: LogPosition
@@ -139,7 +124,8 @@ class CursorStore:
         self._url = located(url)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _open_cursors, (sendable(self._url), self._writer, self._runtime)
+        again = partial(CursorStore, writer=self._writer, runtime=self._runtime)
+        return again, (sendable(self._url),)
 
     async def create(self, name: str, offset: int) -> Cursor:
         """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
@@ -171,7 +157,6 @@ class CursorStore:
         return await self._confirmed(moved, cursor)
 
     async def _put(self, cursor: Cursor, offset: int, *, deleted: bool, held: int | None) -> Cursor:
-        """Another version in the place of this one."""
         stored = self._next(offset, cursor._stored, deleted=deleted, held=held)
         version = await self._document(cursor.name).put(cursor._version, stored)
         return Cursor(self, cursor.name, version, counts=True)
@@ -262,10 +247,6 @@ def _refusal(offset: int, plan: Garbage | None, manifest: Manifest) -> Stratalog
 def _trimmed(manifest: Manifest) -> Trimmed:
     first_offset = manifest.first_offset
     return Trimmed(f"the log starts at {first_offset}", first_offset=first_offset)
-
-
-def _open_cursors(url: StoreLike, writer: str, runtime: Runtime) -> CursorStore:
-    return CursorStore(url, writer=writer, runtime=runtime)
 
 
 def cursor_path(name: str) -> str:

@@ -1,9 +1,11 @@
-"""What a fork's manifest says about where it comes from, and changing it.
+"""What a fork's manifest says about where it comes from, changing it, and releasing the source.
 
     fork    source, pin, at, state, then for a log of wal3: held_by, then while it is not open:
             former, the names of pins that earlier runs may have made
 
-The states and their order are those of ``fork_log``. Persisted: keep stable.
+The states and their order are those of ``fork_log``. The source is released before the fork is
+open, or when it needs it no more. The pin goes last, when nobody can rely on it any more.
+Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from stratalog.errors import Invalid, NotFound
+from stratalog.errors import Conflict, Invalid, NotFound
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.holds.wal3_hold import release_cursor_hold
 from stratalog.objectlog.stored import (
@@ -23,12 +25,13 @@ from stratalog.objectlog.stored import (
     Natural,
     StoredObject,
     as_fields,
+    from_fields,
     load_any_manifest,
     load_manifest,
 )
 from stratalog.objectlog.tree import manifest_document
-from stratalog.runtime import Runtime
-from stratalog.store import Store, Version, sibling
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.store import PatientStore, Store, StoreLike, Version, open_store, sibling
 
 FORK_TIMEOUT_S = 60.0
 
@@ -36,8 +39,6 @@ State = Literal["forking", "open", "aborted", "detached"]
 
 
 class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """What a fork's manifest says about where it comes from."""
-
     what: ClassVar[str] = "note of a fork"
 
     source: str
@@ -73,10 +74,7 @@ class ForkNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def note_of(manifest: Manifest) -> ForkNote | None:
-    """Where a log was forked from, or None if it was not."""
-    if manifest.fork is None:
-        return None
-    return ForkNote.from_json(msgspec.json.encode(manifest.fork), MANIFEST_PATH)
+    return from_fields(ForkNote, manifest.fork)
 
 
 def require_note(manifest: Manifest) -> ForkNote:
@@ -103,3 +101,42 @@ async def change_fork(
     before = Version(*await load_any_manifest(store))
     document = manifest_document(store, runtime, FORK_TIMEOUT_S)
     return (await document.change(changed, before=before)).value
+
+
+async def abort_fork(target: StoreLike, *, runtime: Runtime = DEFAULT_RUNTIME) -> None:
+    """Give up a fork that is not open yet, and release what it holds in its source."""
+    store = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
+
+    def abort(manifest: Manifest) -> Manifest | None:
+        note = require_note(manifest)
+        if note.state != "forking":
+            return None
+        return note.put_into(manifest, "aborted", runtime)
+
+    manifest = await change_fork(store, abort, runtime)
+    note = require_note(manifest)
+    if note.state not in ("aborted", "detached"):
+        raise Conflict("the fork is open already", path=MANIFEST_PATH, hint="Destroy it instead.")
+    await note.release_source(store, runtime)
+
+
+async def detach_fork(store: Store, *, runtime: Runtime) -> bool:
+    """Release the source once neither the fork nor a pin of it reaches below its own part.
+
+    The manifest is read before the pins: one that is made later cannot hold what is cut off.
+    """
+    manifest, _ = await load_manifest(store)
+    note = note_of(manifest)
+    if note is None or note.state != "open" or manifest.first_offset < note.at:
+        return False
+    if any(pin.from_offset < note.at for pin in await PinStore(store, runtime=runtime).list_all()):
+        return False
+    await note.release_source(store, runtime)
+
+    def detach(current: Manifest) -> Manifest | None:
+        if note_of(current) != note:  # detached already, or another fork took its place
+            return None
+        return note.put_into(current, "detached", runtime)
+
+    await change_fork(store, detach, runtime)
+    return True

@@ -1,7 +1,5 @@
 """The names of cursors and pins, and where they are stored: ``{prefix}{name}.json``."""
 
-from __future__ import annotations
-
 import re
 
 from stratalog.errors import Invalid

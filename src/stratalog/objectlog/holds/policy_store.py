@@ -31,14 +31,13 @@ from stratalog.objectlog.stored import (
     POLICY_PATH,
     ByteCache,
     Live,
-    Manifest,
     Policy,
     Snapshot,
     decode_document,
     load_manifest,
     writer_label,
 )
-from stratalog.objectlog.tree import Cut, Tree, find_retention_cut, on_newest_tree
+from stratalog.objectlog.tree import RetentionLimits, Tree, find_retention_cut, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Document, PatientStore, StoreLike, Version, open_store
 
@@ -165,7 +164,10 @@ class PolicyStore:
             return Retained(cursor.offset, cursor.offset, 0)
         age_us = None if rule.age_s is None else int(rule.age_s * 1e6)
         before_us = None if age_us is None else self._runtime.now_us() - age_us
-        cut = await self._cut(before_us, rule.bytes if by_size else None, judged)
+        limits = RetentionLimits(before_us, rule.bytes if by_size else None, judged)
+        tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        find = partial(find_retention_cut, tree, limits=limits)
+        cut = await on_newest_tree(self._store, find)
         if cut.offset <= cursor.offset:
             return Retained(cursor.offset, cursor.offset, cut.num_bytes)
         moved = await cursor.move(cut.offset)
@@ -226,20 +228,6 @@ class PolicyStore:
                 if await self._cursor() is None:
                     raise
                 log.info("what an earlier policy released is being collected: %s", error)
-
-    # The tree
-
-    async def _cut(
-        self, before_us: int | None, bytes_max: int | None, counted_to: int | None
-    ) -> Cut:
-        tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
-
-        async def find(manifest: Manifest) -> Cut:
-            return await find_retention_cut(
-                tree, manifest, before_us=before_us, bytes_max=bytes_max, counted_to=counted_to
-            )
-
-        return await on_newest_tree(self._store, find)
 
     def _stamped(self, policy: Policy, before: Version[Policy] | None) -> Policy:
         """A policy as this writer stores it now, in the place of the one before."""

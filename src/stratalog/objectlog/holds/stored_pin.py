@@ -7,8 +7,6 @@
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar
 
@@ -47,8 +45,6 @@ class PinnedManifest(Manifest, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
     what: ClassVar[str] = "pin"
 
     start: LogPosition
@@ -65,7 +61,6 @@ class StoredPin(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What it points to, oldest first."""
         return (*self.snapshots, *self.fragments)
 
     @property

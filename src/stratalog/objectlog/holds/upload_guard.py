@@ -66,8 +66,6 @@ State = Literal["live", "revoked", "released"]
 
 
 class StoredUploadGuard(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored object."""
-
     what: ClassVar[str] = "stage"
 
     incarnation: str
@@ -153,12 +151,7 @@ class UploadGuard:
 
     async def is_live(self) -> bool:
         """Whether the sweep still spares the uploads."""
-        if self._released:
-            return False
-        try:
-            return (await self._guards.load(self.incarnation)).state == "live"
-        except NotFound:
-            return False
+        return not self._released and await self._guards.is_live(self.incarnation)
 
     async def check_live(self) -> None:
         """``Conflict`` unless the guard is live. Call it between reading and putting a manifest."""
@@ -199,6 +192,12 @@ class UploadGuardStore:
     async def load(self, incarnation: str) -> StoredUploadGuard:
         """The guard as it is now. ``NotFound`` if there is none."""
         return (await self._document(incarnation).load()).value
+
+    async def is_live(self, incarnation: str) -> bool:
+        try:
+            return (await self.load(incarnation)).state == "live"
+        except NotFound:
+            return False
 
     async def list(self) -> list[StoredUploadGuard]:
         """All guards, also those that are not live any more."""

@@ -14,8 +14,6 @@ there, and so must every hold on its logs.
 wal3 knows no tombstones either, so releasing deletes the object. Nobody else uses its name.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 from stratalog.errors import Conflict, Exists
@@ -44,7 +42,7 @@ async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime)
         position=LogPosition(manifest.first_offset), epoch_us=runtime.now_us(), writer=writer
     )
     with contextlib.suppress(Exists):
-        await create(store, cursor_path(name), cursor.to_json(), _patience(runtime))
+        await create(store, cursor_path(name), cursor.to_json(), Patience(runtime, HOLD_TIMEOUT_S))
     plan, _ = await load_garbage(store)
     manifest, _ = await load_manifest(store)
     if plan is not None and plan.first_to_keep.offset > manifest.first_offset:
@@ -60,8 +58,4 @@ async def hold_by_cursor(store: Store, name: str, writer: str, runtime: Runtime)
 
 async def release_cursor_hold(store: Store, name: str, runtime: Runtime) -> None:
     """Let wal3 collect again. Idempotent."""
-    await delete_surely(store, [cursor_path(name)], _patience(runtime))
-
-
-def _patience(runtime: Runtime) -> Patience:
-    return Patience(runtime, HOLD_TIMEOUT_S)
+    await delete_surely(store, [cursor_path(name)], Patience(runtime, HOLD_TIMEOUT_S))

@@ -12,6 +12,7 @@ import asyncio
 import enum
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import NoReturn
@@ -86,24 +87,20 @@ class Presence(enum.Enum):
     """It lies at the tail that the reader knows, or beyond it."""
 
 
+@dataclass(slots=True)
 class _Course:
     """What an iteration has still to read, from which manifest, and what it has missed."""
 
-    __slots__ = ("etag", "reloads", "window")
-
-    def __init__(self, window: Window, etag: str, reloads: Reloads) -> None:
-        self.window = window
-        self.etag = etag
-        self.reloads = reloads
+    window: Window
+    etag: str
+    reloads: Reloads
 
     def leave_behind(self, fragment: Fragment) -> None:
         """Go on behind a fragment. Once a time is reached, from there on the offset counts."""
-        window, from_us = self.window, self.window.from_timestamp_us
-        if from_us is not None and fragment.limit.timestamp_us >= from_us:
+        limit, from_us = fragment.limit, self.window.from_timestamp_us
+        if from_us is not None and limit.timestamp_us >= from_us:
             from_us = None
-        self.window = Window(
-            fragment.limit.offset, window.to_offset, from_us, window.to_timestamp_us
-        )
+        self.window = replace(self.window, from_offset=limit.offset, from_timestamp_us=from_us)
 
 
 class LogReader:
@@ -202,10 +199,9 @@ class LogReader:
 
         None of them lies wholly before ``from_offset``; at least one is given if there is data.
         """
-        _check_bounds(from_timestamp_us)
-        limit = self.tail if limits.to_offset is None else min(limits.to_offset, self.tail)
-        window = Window(from_offset, limit, from_timestamp_us, limits.to_timestamp_us)
-        course = self._begin(window)
+        course = self._begin(
+            from_offset, limits.to_offset, from_timestamp_us, limits.to_timestamp_us
+        )
         found: list[Fragment] = []
         size = records = 0
         while True:
@@ -257,10 +253,7 @@ class LogReader:
         ``to_offset`` and ``to_timestamp_us`` are exclusive. Ends at the tail that the reader
         knew when the iteration began.
         """
-        _check_bounds(to_offset, from_timestamp_us, to_timestamp_us)
-        limit = self.tail if to_offset is None else min(to_offset, self.tail)
-        window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
-        course = self._begin(window)
+        course = self._begin(from_offset, to_offset, from_timestamp_us, to_timestamp_us)
         while True:
             try:
                 async with (
@@ -418,11 +411,20 @@ class LogReader:
             for took_s, size in arrived:
                 self._counters.fragments.add(took_s, size)
 
-    def _begin(self, window: Window) -> _Course:
+    def _begin(
+        self,
+        from_offset: int,
+        to_offset: int | None,
+        from_timestamp_us: int | None,
+        to_timestamp_us: int | None,
+    ) -> _Course:
+        _check_bounds(to_offset, from_timestamp_us, to_timestamp_us)
         self._check_open()
-        check_offset(window.from_offset)
-        if window.from_timestamp_us is None and window.from_offset < self.first_offset:
+        check_offset(from_offset)
+        if from_timestamp_us is None and from_offset < self.first_offset:
             raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
+        limit = self.tail if to_offset is None else min(to_offset, self.tail)
+        window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
         return _Course(window, self._etag, Reloads(self._store, self._refreshed))
 
     async def _refreshed(self, _: Store) -> tuple[Manifest, str]:

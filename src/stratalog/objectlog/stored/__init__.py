@@ -58,11 +58,17 @@ from stratalog.objectlog.stored.position import (
     Span,
     check_offset,
 )
-from stratalog.objectlog.stored.record_sums import body_views, bytes_of_records, sum_of_records
+from stratalog.objectlog.stored.record_sums import (
+    body_views,
+    bytes_of_records,
+    check_sum,
+    sum_of_records,
+)
 from stratalog.objectlog.stored.seal import (
     Link,
     Seal,
     as_fields,
+    from_fields,
     is_being_destroyed,
     predecessor_of,
     seal_of,

@@ -3,8 +3,6 @@
 Nothing in it can be stale: a path is never used twice. Only its size needs watching.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
@@ -16,7 +14,7 @@ class ByteCache(Generic[V]):
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._bytes = 0
+        self.bytes = 0
         self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
         self.hits = 0
         self.misses = 0
@@ -34,15 +32,11 @@ class ByteCache(Generic[V]):
         if size > self._bytes_max or path in self._values:
             return
         self._values[path] = (value, size)
-        self._bytes += size
-        while self._bytes > self._bytes_max:
+        self.bytes += size
+        while self.bytes > self._bytes_max:
             _, (_, dropped) = self._values.popitem(last=False)
-            self._bytes -= dropped
+            self.bytes -= dropped
 
     def clear(self) -> None:
         self._values.clear()
-        self._bytes = 0
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes
+        self.bytes = 0

@@ -10,8 +10,6 @@ for itself.
     otherwise                   compressed if a sample gets smaller by one part in GAIN at least
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import pyarrow as pa

@@ -9,21 +9,18 @@ becomes of the source. ``id`` tells the pins that the copy holds there. Nobody r
 whose state is ``copying``. Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import msgspec
 
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.manifest import Manifest
 from stratalog.objectlog.stored.position import Natural
+from stratalog.objectlog.stored.seal import from_fields
 from stratalog.objectlog.stored.stored_json import StoredObject
 from stratalog.setsum import Setsum
 
 
 class CopyNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
-    """The note, as it is stored."""
-
     what: ClassVar[str] = "note of a copy"
 
     source: str
@@ -40,7 +37,4 @@ class CopyNote(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def copy_note_of(manifest: Manifest) -> CopyNote | None:
-    """Where a log was copied from, or None if it was not."""
-    if manifest.copy is None:
-        return None
-    return CopyNote.from_json(msgspec.json.encode(manifest.copy), MANIFEST_PATH)
+    return from_fields(CopyNote, manifest.copy)

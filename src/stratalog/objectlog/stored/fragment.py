@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.stored.compression import Compression, compression_for
 from stratalog.objectlog.stored.position import LogPosition, Natural
-from stratalog.objectlog.stored.record_sums import sum_of_records
+from stratalog.objectlog.stored.record_sums import check_sum, sum_of_records
 from stratalog.objectlog.stored.stored_json import StoredObject
 from stratalog.setsum import Setsum
 
@@ -121,8 +121,6 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class EncodedFragment:
-    """The bytes of a fragment and the sum of its records."""
-
     data: bytes
     setsum: Setsum
 
@@ -270,7 +268,8 @@ def decode_items(
     if items is not None:
         offsets, times_us = _stored_items(items, entry)
     if verify:
-        _check_sum(offsets, times_us, columns[2], entry)
+        found = sum_of_records(offsets, times_us, columns[2])
+        check_sum(found, entry.setsum, entry.path, entry.path)
     if relative:
         columns[0] = pa.array(stored + np.uint64(entry.start.offset))
         if entry.start.timestamp_us:
@@ -346,19 +345,3 @@ def _conformed(table: pa.Table, entry: Fragment) -> tuple[pa.Table, bool]:
             f"{entry.path} has other columns than a fragment: {error}", path=entry.path
         ) from None
     return pa.Table.from_arrays(casts, schema=RECORD_SCHEMA), relative
-
-
-def _check_sum(
-    hashed_offsets: Numbers,
-    timestamps_us: Numbers,
-    bodies: pa.Array,
-    entry: Fragment,
-) -> None:
-    found = sum_of_records(hashed_offsets, timestamps_us, bodies)
-    if found != entry.setsum:
-        raise Corrupt(
-            f"{entry.path} does not add up to its setsum",
-            path=entry.path,
-            expected=entry.setsum.hexdigest(),
-            actual=found.hexdigest(),
-        )

@@ -31,6 +31,7 @@ import msgspec
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.position import FIRST_OFFSET, LogPosition, Natural
+from stratalog.objectlog.stored.record_sums import check_sum
 from stratalog.objectlog.stored.snapshot import Entry, SnapshotPointer, check_adjacent
 from stratalog.objectlog.stored.stored_json import (
     FORMAT,
@@ -169,13 +170,7 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         entries = self.entries
         check_adjacent(entries, MANIFEST_PATH)
         total = Setsum.total([self.collected_sum, *(entry.setsum for entry in entries)])
-        if total != self.setsum:
-            raise Corrupt(
-                "the manifest does not add up to its setsum",
-                path=MANIFEST_PATH,
-                expected=self.setsum.hexdigest(),
-                actual=total.hexdigest(),
-            )
+        check_sum(total, self.setsum, "the manifest", MANIFEST_PATH)
         if self.initial_offset and entries and self.initial_offset.offset > self.first_offset:
             raise Corrupt("the manifest starts before its initial offset", path=MANIFEST_PATH)
         _check_sequence(self.fragments)
@@ -228,7 +223,6 @@ def parse_manifest(data: bytes) -> Manifest:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Decode and check a stored manifest."""
     manifest = parse_manifest(data)
     manifest.check()
     return manifest

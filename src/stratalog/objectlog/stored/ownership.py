@@ -6,8 +6,6 @@ that a person or another program put beside the log matches nothing. Neither doe
 kind that a later version adds: that version knows what refers to it, and this one does not.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from dataclasses import dataclass

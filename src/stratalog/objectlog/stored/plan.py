@@ -224,7 +224,6 @@ def _ends(entries: Sequence[Entry]) -> tuple[int, int] | None:
 
 
 def plan_document(store: Store, runtime: Runtime, timeout_s: float) -> Document[Garbage]:
-    """The plan of a log, to be read and changed."""
     return Document(
         store,
         GARBAGE_PATH,

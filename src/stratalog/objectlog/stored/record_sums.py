@@ -14,8 +14,6 @@ Chunks are small, so that what is made for one is still in the processor's cache
 and its memory is used again for the next.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import threading
@@ -28,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stratalog.errors import Corrupt
 from stratalog.hashing import MAKER
 from stratalog.setsum import Setsum
 
@@ -74,6 +73,17 @@ def sum_of_records(
     else:
         digests = b"".join(_digests(headers, bodies, bounds))
     return Setsum.of_digests(digests)
+
+
+def check_sum(found: Setsum, promised: Setsum, what: str, path: str) -> None:
+    """Refuse what does not add up to the setsum that was promised."""
+    if found != promised:
+        raise Corrupt(
+            f"{what} does not add up to its setsum",
+            path=path,
+            expected=promised.hexdigest(),
+            actual=found.hexdigest(),
+        )
 
 
 def body_views(column: pa.Array) -> list[memoryview]:

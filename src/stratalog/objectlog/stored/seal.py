@@ -13,7 +13,7 @@ Persisted: keep stable.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -49,6 +49,7 @@ class Seal(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Fields = dict[str, msgspec.Raw]
+Part = TypeVar("Part", bound=StoredObject)
 
 
 def as_fields(value: StoredObject) -> Fields:
@@ -56,11 +57,16 @@ def as_fields(value: StoredObject) -> Fields:
     return msgspec.json.decode(value.to_json(), type=Fields)
 
 
+def from_fields(kind: type[Part], fields: Fields | None) -> Part | None:
+    """The part that a manifest carries in this form, if it does."""
+    if fields is None:
+        return None
+    return kind.from_json(msgspec.json.encode(fields), MANIFEST_PATH)
+
+
 def seal_of(manifest: Manifest) -> Seal | None:
     """The seal of a log, or None if it takes records."""
-    if manifest.seal is None:
-        return None
-    return Seal.from_json(msgspec.json.encode(manifest.seal), MANIFEST_PATH)
+    return from_fields(Seal, manifest.seal)
 
 
 def is_being_destroyed(manifest: Manifest) -> bool:
@@ -70,10 +76,7 @@ def is_being_destroyed(manifest: Manifest) -> bool:
 
 
 def predecessor_of(manifest: Manifest) -> Link | None:
-    """The log that this one continues, or None."""
-    if manifest.predecessor is None:
-        return None
-    return Link.from_json(msgspec.json.encode(manifest.predecessor), MANIFEST_PATH)
+    return from_fields(Link, manifest.predecessor)
 
 
 def sealed(manifest: Manifest) -> Sealed:

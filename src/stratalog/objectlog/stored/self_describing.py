@@ -14,8 +14,6 @@ each other, whatever happened to it; only its beginning may have been collected.
 stable.
 """
 
-from __future__ import annotations
-
 import struct
 from hashlib import shake_128
 from typing import NamedTuple

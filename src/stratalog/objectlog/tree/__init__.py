@@ -7,7 +7,6 @@ from stratalog.objectlog.tree.amend_manifest import (
     is_version,
     manifest_document,
 )
-from stratalog.objectlog.tree.bulk_link import Grafted, graft
 from stratalog.objectlog.tree.deletion import DELETE_BATCH, delete_surely
 from stratalog.objectlog.tree.filter_rows import Survivors, joined, survivors_of
 from stratalog.objectlog.tree.fold import (
@@ -20,9 +19,16 @@ from stratalog.objectlog.tree.fold import (
     plan_fold,
 )
 from stratalog.objectlog.tree.gone_object import Reloads, missing, on_newest_tree
-from stratalog.objectlog.tree.link_fragments import link, note_linked
+from stratalog.objectlog.tree.link_fragments import Grafted, graft, link
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
-from stratalog.objectlog.tree.retention import Cut, find_retention_cut
+from stratalog.objectlog.tree.retention import RetentionLimits, find_retention_cut
 from stratalog.objectlog.tree.seek_window import Window, cut
-from stratalog.objectlog.tree.settle import Verdict, judge, judge_by_owner, only_the_past_changed
+from stratalog.objectlog.tree.settle import (
+    Verdict,
+    has_happened,
+    judge,
+    only_the_past_changed,
+    overtaken_by,
+    put_linked,
+)
 from stratalog.objectlog.tree.walk import Tree, key_of

@@ -6,8 +6,6 @@ manifest, called anew for each attempt. So it never carries the content of an ol
 and a put that landed without an answer is recognised by its effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from stratalog.invariants import invariant
@@ -53,7 +51,6 @@ async def amend(
 
 
 def manifest_document(store: Store, runtime: Runtime, timeout_s: float = 0.0) -> Document[Manifest]:
-    """The manifest of a log, to be changed by CAS."""
     return Document(
         store,
         MANIFEST_PATH,
@@ -66,11 +63,7 @@ def manifest_document(store: Store, runtime: Runtime, timeout_s: float = 0.0) ->
 
 def is_version(manifest: Manifest) -> Callable[[Blob], bool]:
     """Whether stored bytes are exactly this version."""
-
-    def same(blob: Blob) -> bool:
-        return decode_manifest(blob.data).write_id == manifest.write_id
-
-    return same
+    return lambda blob: decode_manifest(blob.data).write_id == manifest.write_id
 
 
 def check_amendment(before: Manifest, after: Manifest) -> None:

@@ -1,7 +1,5 @@
 """Deleting objects for good, however often the store does not answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from stratalog.errors import Unavailable, Unknown

@@ -49,12 +49,10 @@ class Survivors:
         return sum_of_records(self.item_offsets, self.item_times_us, self.rows.column(2))
 
     def divide(self, live: IndexSet) -> tuple[Survivors, Survivors]:
-        """Those that are live, and those that are not."""
         mask = live.contains(self.rows.column(0).to_numpy())
         return self._where(mask), self._where(~mask)
 
     def within(self, window: Window) -> Survivors:
-        """Those between two offsets."""
         offsets = self.rows.column(0).to_numpy()
         mask = offsets >= np.uint64(window.from_offset)
         if window.to_offset is not None:

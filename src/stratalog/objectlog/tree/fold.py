@@ -15,8 +15,6 @@ whose entries have changed meanwhile, by a collection for example, is dropped.
 Pure functions. The writer's ``fold_task`` reads and stores the nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -16,8 +16,6 @@ Three signs tell that it is lost, and each is enough:
     3  The caller knows of its own that the newest manifest leads there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -67,11 +65,7 @@ class Reloads:
 
 
 async def on_newest_tree(
-    store: Store,
-    work: Callable[[Manifest], Awaitable[T]],
-    *,
-    load: Load = load_manifest,
-    attempts_max: int = ATTEMPTS_MAX,
+    store: Store, work: Callable[[Manifest], Awaitable[T]], *, load: Load = load_manifest
 ) -> T:
     """Let ``work`` walk the tree of the newest manifest, again if that was replaced meanwhile.
 
@@ -79,7 +73,7 @@ async def on_newest_tree(
     ``Corrupt`` if the log has lost an object; ``Conflict`` if its tree changes again and again.
     """
     reloads = Reloads(store, load)
-    for _ in range(attempts_max):
+    for _ in range(ATTEMPTS_MAX):
         manifest, etag = await load(store)
         try:
             return await work(manifest)

@@ -5,8 +5,6 @@ A function that looks below a pointer takes the nodes that are loaded and asks f
 calls the function again from the beginning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 

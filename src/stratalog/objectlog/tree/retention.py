@@ -12,10 +12,9 @@ An entry without a time has no known age. It stays until the log has too many by
 ``retention_cut`` is a pure function over nodes that are loaded (``load_nodes``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stratalog.objectlog.stored import Entry, Fragment, Manifest
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
@@ -30,53 +29,37 @@ class Cut:
     num_bytes: int
 
 
-def retention_cut(
-    manifest: Manifest,
-    nodes: Nodes,
-    *,
-    before_us: int | None = None,
-    bytes_max: int | None = None,
-    counted_to: int | None = None,
-) -> Cut:
-    """The first offset that stays, if what was appended before a time goes, and excess bytes.
+class RetentionLimits(NamedTuple):
+    """How much of a log stays, as far as that is limited."""
 
-    With ``counted_to`` only entries that end there or before count as bytes, and go for them.
-    """
-    judged = [
-        entry
-        for entry in manifest.entries
-        if counted_to is None or entry.limit.offset <= counted_to
-    ]
-    total = sum(entry.num_bytes for entry in judged)
-    found = _RetentionCut(nodes, before_us, bytes_max, counted_to, manifest.first_offset, total)
+    before_us: int | None = None
+    """What was appended before this time goes."""
+
+    bytes_max: int | None = None
+    counted_to: int | None = None
+    """Only entries that end there or before count as bytes, and go for them."""
+
+    def counts(self, entry: Entry) -> bool:
+        return self.counted_to is None or entry.limit.offset <= self.counted_to
+
+
+def retention_cut(manifest: Manifest, nodes: Nodes, limits: RetentionLimits) -> Cut:
+    """The first offset that stays, if what is too old goes, and excess bytes."""
+    total = sum(entry.num_bytes for entry in manifest.entries if limits.counts(entry))
+    found = _RetentionCut(nodes, limits, manifest.first_offset, total)
     found.advance(manifest.entries, holds_newest=True)
     return Cut(found.cut, total - found.left)
 
 
-async def find_retention_cut(
-    tree: Tree,
-    manifest: Manifest,
-    *,
-    before_us: int | None,
-    bytes_max: int | None,
-    counted_to: int | None = None,
-) -> Cut:
+async def find_retention_cut(tree: Tree, manifest: Manifest, limits: RetentionLimits) -> Cut:
     """The same, reading the nodes that it takes. ``NotFound`` if one is gone meanwhile."""
-
-    def find(nodes: Nodes) -> Cut:
-        return retention_cut(
-            manifest, nodes, before_us=before_us, bytes_max=bytes_max, counted_to=counted_to
-        )
-
-    return await with_nodes(tree, find)
+    return await with_nodes(tree, lambda nodes: retention_cut(manifest, nodes, limits))
 
 
 @dataclass(slots=True)
 class _RetentionCut:
     nodes: Nodes
-    before_us: int | None
-    bytes_max: int | None
-    counted_to: int | None
+    limits: RetentionLimits
     cut: int
     left: int
     """The bytes from the cut on."""
@@ -87,7 +70,7 @@ class _RetentionCut:
             is_last = holds_newest and number == len(entries)
             if self._goes(entry) and not is_last:
                 self.cut = entry.limit.offset
-                if self._counts(entry):
+                if self.limits.counts(entry):
                     self.left -= entry.num_bytes
                 continue
             if isinstance(entry, Fragment) or not self._begins_to_go(entry):
@@ -98,18 +81,17 @@ class _RetentionCut:
 
     def _goes(self, entry: Entry) -> bool:
         """Whether all of it goes, judged by its entry alone."""
-        if self.before_us is not None and 0 < entry.limit.timestamp_us < self.before_us:
+        before_us, bytes_max, _ = self.limits
+        if before_us is not None and 0 < entry.limit.timestamp_us < before_us:
             return True
-        if self.bytes_max is None or not self._counts(entry):
+        if bytes_max is None or not self.limits.counts(entry):
             return False
         if isinstance(entry, Fragment):
-            return self.left > self.bytes_max
-        return self.left - entry.num_bytes >= self.bytes_max  # what follows is enough already
+            return self.left > bytes_max
+        return self.left - entry.num_bytes >= bytes_max  # what follows is enough already
 
     def _begins_to_go(self, entry: Entry) -> bool:
-        if self.before_us is not None and 0 < entry.start.timestamp_us < self.before_us:
+        before_us, bytes_max, _ = self.limits
+        if before_us is not None and 0 < entry.start.timestamp_us < before_us:
             return True
-        return self.bytes_max is not None and self._counts(entry) and self.left > self.bytes_max
-
-    def _counts(self, entry: Entry) -> bool:
-        return self.counted_to is None or entry.limit.offset <= self.counted_to
+        return bytes_max is not None and self.limits.counts(entry) and self.left > bytes_max

@@ -1,7 +1,5 @@
 """A part of a log, by offset and by append time: which entries overlap it, and which rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -11,16 +11,21 @@ A put whose answer was lost, or that was refused, may have happened. The stored 
 If it did not happen and only the past of the log changed, the same fragments can be linked again.
 """
 
-from __future__ import annotations
-
 import enum
 import logging
 from collections.abc import Sequence
 
-from stratalog.errors import StratalogError
-from stratalog.objectlog.stored import LINKED_MAX, Fragment, Manifest
+from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Unknown
+from stratalog.objectlog.stored import (
+    LINKED_MAX,
+    MANIFEST_PATH,
+    Fragment,
+    Manifest,
+    decode_manifest,
+)
 from stratalog.objectlog.tree.seek_window import Window
 from stratalog.objectlog.tree.walk import Tree
+from stratalog.store import Blob, Landed, Overtaken, Patience, Store, swap
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +70,50 @@ def only_the_past_changed(before: Manifest, after: Manifest) -> bool:
     return before.tail.offset == after.tail.offset and before.next_seq_no == after.next_seq_no
 
 
-async def judge_by_owner(
+async def put_linked(
+    store: Store,
+    data: bytes,
+    etag: str,
+    fragments: Sequence[Fragment],
+    incarnation: str,
+    patience: Patience,
+) -> Landed | Overtaken:
+    """Put a manifest that links these fragments. It is known again, also below newer ones."""
+
+    def is_ours(blob: Blob) -> bool:
+        try:
+            stored = decode_manifest(blob.data)
+        except (Corrupt, Invalid) as error:
+            reason = f"the manifest became unreadable: {error}"
+            raise Unknown(reason, path=MANIFEST_PATH) from error
+        return judge(stored, fragments, incarnation) is Verdict.HAPPENED
+
+    return await swap(store, MANIFEST_PATH, data, etag, is_ours, patience)
+
+
+def overtaken_by(refusal: Overtaken, url: str) -> tuple[Manifest, str]:
+    """The manifest that is there instead, with its etag."""
+    if refusal.current is None:
+        gone = NotFound if refusal.answered else Unknown
+        raise gone(f"the log at {url} is gone", path=MANIFEST_PATH)
+    return decode_manifest(refusal.current.data), refusal.current.etag
+
+
+async def has_happened(
+    tree: Tree, stored: Manifest, fragments: Sequence[Fragment], incarnation: str, what: str
+) -> bool:
+    """What ``judge`` says, or else the owner of the first offset. ``Unknown`` if neither does."""
+    verdict = judge(stored, fragments, incarnation)
+    if verdict is Verdict.OPEN:
+        verdict = await _judge_by_owner(tree, stored, fragments, incarnation)
+    if verdict is Verdict.OPEN:
+        raise Unknown(
+            f"the manifest changed too often to tell whether the {what}", path=MANIFEST_PATH
+        )
+    return verdict is Verdict.HAPPENED
+
+
+async def _judge_by_owner(
     tree: Tree, stored: Manifest, fragments: Sequence[Fragment], incarnation: str
 ) -> Verdict:
     """The verdict from the fragment that holds the first offset of these, if it can be read."""

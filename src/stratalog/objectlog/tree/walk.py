@@ -5,8 +5,6 @@ beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk tha
 read one node of each level.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -33,8 +31,6 @@ def key_of(entry: Entry) -> str:
 
 
 class Tree:
-    """Reads the nodes of one log."""
-
     def __init__(
         self, store: Store, cache: ByteCache[Snapshot], meter: Meter | None = None
     ) -> None:
