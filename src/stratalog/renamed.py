@@ -3,8 +3,6 @@
 Functions keep a note of their old names in ``RENAMED``, so that tools can list them.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

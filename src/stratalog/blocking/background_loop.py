@@ -8,8 +8,6 @@ A forked child inherits objects but no threads. It gets a loop thread of its own
 that was opened in the parent says so instead of waiting for ever for a thread that is not there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

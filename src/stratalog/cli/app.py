@@ -1,7 +1,5 @@
 """The commands and what they have in common: one program, its help, its version."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

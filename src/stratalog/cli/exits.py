@@ -1,7 +1,5 @@
 """What the exit codes mean. One table: the help shows it, the program uses it. Keep stable."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from stratalog import errors

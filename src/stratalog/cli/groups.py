@@ -4,8 +4,6 @@ A command takes a dataclass, and each field of it is an option of the command: w
 commands understand is written once, and what one command needs together is handed on together.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,6 @@ object on standard error. A traceback appears only for a defect of ours. Whateve
 through ``redact`` first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """How a command is run, and how it replies: as text to people, or as JSON to programs."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -6,8 +6,6 @@ refused (``Conflict``, ``Trimmed``): it gives up and tries again later. A broken
 violation, and so is any other unexplained error.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing

@@ -9,8 +9,6 @@ A soak creates a log of its own, and collects it behind the follower. In an exis
 it collects nothing, since the records there belong to somebody else.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing

@@ -14,8 +14,6 @@ use it. Persisted: keep stable.
     records      the bodies' own description: ``[writer, first number, count]``, in order
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Iterable, Sequence

@@ -20,8 +20,6 @@ reader, and those that ended in doubt: each may land, once, at any time.
 No I/O, no clock.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterator

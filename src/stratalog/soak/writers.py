@@ -6,8 +6,6 @@ real processes. A killed writer is abandoned: its appends under way may happen o
 callers get no answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress

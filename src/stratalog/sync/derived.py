@@ -14,8 +14,6 @@ are carried over for the type checker and for ``help``, so a twin cannot drift f
     def __init__(self) -> None: ...
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable

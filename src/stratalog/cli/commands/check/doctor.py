@@ -1,7 +1,5 @@
 """`doctor`: whether a store keeps the promises that a log is built on, and how fast it is."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

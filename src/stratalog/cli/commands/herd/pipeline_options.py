@@ -1,7 +1,5 @@
 """The options that several commands of `pipeline` have, and the codes they end with."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`init`: bringing a log into being."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

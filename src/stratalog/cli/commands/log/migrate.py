@@ -1,7 +1,5 @@
 """`migrate`: seal a log, and go on in another."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from stratalog.cli import output

@@ -1,7 +1,5 @@
 """`sinks`: which queries write to a log in numbered batches, and how far they are."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

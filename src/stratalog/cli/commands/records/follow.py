@@ -1,7 +1,5 @@
 """`follow`: records on standard output, as they are appended."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import aclosing
 from typing import Annotated

@@ -6,8 +6,6 @@
 A splitter is fed whatever chunks the input gives and keeps only the record that is not complete.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from stratalog.errors import Invalid

@@ -5,8 +5,6 @@ reads the bare descriptor, so that neither Ctrl-C nor a failed append has to wai
 line. It is at most a few chunks ahead of the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os
