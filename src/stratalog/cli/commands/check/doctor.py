@@ -1,10 +1,9 @@
 """`doctor`: whether a store keeps the promises that a log is built on, and how fast it is."""
 
-from typing import Annotated
-
 import typer
 
 from stratalog.cli import exits, output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.store import Report, examine, open_store, redact
@@ -14,12 +13,8 @@ STYLES = {"held": "green", "broken": "bold red", "not-checked": "yellow"}
 
 def doctor(
     url: Url,
-    writers: Annotated[
-        int, typer.Option(metavar="N", min=2, max=64, help="How many writers race.")
-    ] = 4,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="How many races.")
-    ] = 25,
+    writers: int = option("How many writers race.", default=4, metavar="N", min=2, max=64),
+    rounds: int = option("How many races.", default=25, metavar="N", min=1, max=10_000),
     *,
     reply: Reply,
 ) -> None:

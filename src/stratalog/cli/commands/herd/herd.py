@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.groups import Commands
+from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import AGE_S, Dirty, Root
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
@@ -89,9 +89,9 @@ def list_logs(root: Root, *, reply: Reply) -> None:
 @herds.command("dirty")
 def list_dirty(
     root: Root,
-    worker: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of this worker among the servers.")
-    ] = "worker",
+    worker: str = option(
+        "The name of this worker among the servers.", default="worker", metavar="NAME"
+    ),
     *,
     dirty: Dirty,
     reply: Reply,

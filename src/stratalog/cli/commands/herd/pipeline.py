@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -163,9 +163,7 @@ def verify(
     root: Root,
     cursor: CursorName = "compaction",
     job: Job = "latest",
-    records: Annotated[
-        bool, typer.Option("--records", help="Also read and hash every record.")
-    ] = False,
+    records: bool = option("Also read and hash every record.", default=False),
     *,
     herd: Herd,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.groups import Commands
+from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply, Verbose, run
 from stratalog.cli.values import in_a_directory
@@ -66,12 +66,9 @@ def _row(certificate: Certificate) -> tuple[str, ...]:
 def show_certificate(
     url: Url,
     certificate_id: Id,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="FILE", callback=in_a_directory, help="Write it to a file instead."
-        ),
-    ] = None,
+    file: Path | None = option(
+        "Write it to a file instead.", "--out", metavar="FILE", callback=in_a_directory
+    ),
     verbose: Verbose = False,
 ) -> None:
     """Print a certificate as JSON.
@@ -96,19 +93,11 @@ def verify_certificate(
             metavar="FILE|URL", help="A certificate in a file, or the log whose certificates it is."
         ),
     ],
-    log: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="The log that a file is about. Without it, the file alone."
-        ),
-    ] = None,
-    certificate_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Of a log's certificates, this one.")
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="Also check that it is about this condition."),
-    ] = None,
+    log: str | None = option(
+        "The log that a file is about. Without it, the file alone.", metavar="URL"
+    ),
+    certificate_id: str | None = option("Of a log's certificates, this one.", "--id", metavar="ID"),
+    where: str | None = option("Also check that it is about this condition.", metavar="SQL"),
     *,
     reply: Reply,
 ) -> None:

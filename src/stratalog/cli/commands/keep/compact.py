@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -75,13 +75,11 @@ def compact(
     url: Url,
     *,
     lives: WhatLives,
-    live_share_min: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            help="Rewrite fragments of which less than this lives; 1 drops every dead record.",
-        ),
-    ] = 0.5,
+    live_share_min: float = option(
+        "Rewrite fragments of which less than this lives; 1 drops every dead record.",
+        default=0.5,
+        metavar="SHARE",
+    ),
     interval: Interval = 5.0,
     spark: SparkOptions,
     reply: Reply,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.groups import Commands, option
@@ -94,10 +92,9 @@ def create_pin(url: Url, name: Name, *, pin: NewPin, reply: Reply) -> None:
 def renew_pin(
     url: Url,
     name: Name,
-    expires: Annotated[
-        float | None,
-        typer.Option(help="That long from now, e.g. 90m, 6h, 7d. Without it, never.", **DURATION),
-    ] = None,
+    expires: float | None = option(
+        "That long from now, e.g. 90m, 6h, 7d. Without it, never.", **DURATION
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -119,9 +116,7 @@ def renew_pin(
 def release_pin(
     url: Url,
     name: Name,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also the pin of a fork, which is damaged by it.")
-    ] = False,
+    force: bool = option("Also the pin of a fork, which is damaged by it.", default=False),
     *,
     reply: Reply,
 ) -> None:

@@ -129,10 +129,7 @@ def set_policy(
     url: Place,
     *,
     rules: Rules,
-    file: Annotated[
-        Path | None,
-        typer.Option(help="All of it, as JSON. See `get`.", **FILE_TO_READ),
-    ] = None,
+    file: Path | None = option("All of it, as JSON. See `get`.", **FILE_TO_READ),
     logs: Logs = None,
     reply: Reply,
 ) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -24,16 +23,11 @@ PINS_SHOWN_MAX = 5
 
 def sweep(
     url: Url,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be deleted.")
-    ] = False,
-    revoke: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="INCARNATION",
-            help="Spare the uploads of this stage no longer: its job is gone. May be repeated.",
-        ),
-    ] = None,
+    dry_run: bool = option("Only say what would be deleted.", default=False),
+    revoke: list[str] | None = option(
+        "Spare the uploads of this stage no longer: its job is gone. May be repeated.",
+        metavar="INCARNATION",
+    ),
     *,
     reply: Reply,
 ) -> None:

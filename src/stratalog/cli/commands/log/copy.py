@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.commands.log.fork import Source, Target
+from stratalog.cli.groups import option
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
 
@@ -18,18 +17,12 @@ if TYPE_CHECKING:
 def copy(
     source: Source,
     target: Target,
-    from_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
-        ),
-    ] = None,
-    to_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="N", min=1, help="Stop before this offset. Without it, at the end."
-        ),
-    ] = None,
+    from_offset: int | None = option(
+        "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
+    ),
+    to_offset: int | None = option(
+        "Stop before this offset. Without it, at the end.", "--to", metavar="N", min=1
+    ),
     *,
     reply: Reply,
 ) -> None:

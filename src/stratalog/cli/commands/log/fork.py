@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import place
 from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict, Invalid
@@ -23,15 +22,10 @@ Target = Annotated[str, place("TARGET", "The new log. Nothing may be there yet."
 def fork(
     source: Source,
     target: Target,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            metavar="OFFSET", min=1, help="Fork before this offset. Without it, at the end."
-        ),
-    ] = None,
-    abort: Annotated[
-        bool, typer.Option("--abort", help="Give up a fork that was begun and not completed.")
-    ] = False,
+    at: int | None = option(
+        "Fork before this offset. Without it, at the end.", metavar="OFFSET", min=1
+    ),
+    abort: bool = option("Give up a fork that was begun and not completed.", default=False),
     *,
     reply: Reply,
 ) -> None:

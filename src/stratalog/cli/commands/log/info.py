@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.commands.log.seal import seal_facts
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Denied, Invalid
@@ -30,10 +29,10 @@ TIES = {
 
 def info(
     url: Url,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the snapshot tree.")] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Draw every node of the tree, however many there are.")
-    ] = False,
+    tree: bool = option("Draw the snapshot tree.", default=False),
+    everything: bool = option(
+        "Draw every node of the tree, however many there are.", "--all", default=False
+    ),
     *,
     reply: Reply,
 ) -> None:

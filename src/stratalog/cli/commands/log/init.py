@@ -1,10 +1,7 @@
 """`init`: bringing a log into being."""
 
-from typing import Annotated
-
-import typer
-
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Exists
@@ -13,12 +10,8 @@ from stratalog.store import open_store, redact
 
 def init(
     url: Url,
-    exist_ok: Annotated[
-        bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
-    ] = False,
-    first_offset: Annotated[
-        int, typer.Option(metavar="N", min=1, help="The offset of its first record.")
-    ] = 1,
+    exist_ok: bool = option("It is fine if the log exists already.", default=False),
+    first_offset: int = option("The offset of its first record.", default=1, metavar="N", min=1),
     *,
     reply: Reply,
 ) -> None:

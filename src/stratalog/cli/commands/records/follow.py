@@ -2,12 +2,10 @@
 
 import sys
 from contextlib import aclosing
-from typing import Annotated
-
-import typer
 
 from stratalog.cli import output
 from stratalog.cli.commands.records.formats import FormatOption, choose, encode
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Invalid
@@ -15,16 +13,11 @@ from stratalog.errors import Invalid
 
 def follow(
     url: Url,
-    from_offset: Annotated[
-        int | None, typer.Option("--from", metavar="N", min=1, help="Begin at this offset.")
-    ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the oldest record.")
-    ] = False,
-    idle_timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="End when nothing came for so long."),
-    ] = None,
+    from_offset: int | None = option("Begin at this offset.", "--from", metavar="N", min=1),
+    from_start: bool = option("Begin with the oldest record.", default=False),
+    idle_timeout: float | None = option(
+        "End when nothing came for so long.", metavar="SECONDS", min=0
+    ),
     form: FormatOption = None,
     *,
     reply: Reply,

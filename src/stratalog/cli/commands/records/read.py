@@ -8,9 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.commands.records.formats import FormatOption, choose, encode
@@ -51,12 +49,9 @@ def read(
     *,
     stretch: Stretch,
     form: FormatOption = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify/--no-verify", help="Hash every record and compare with the log's setsum."
-        ),
-    ] = True,
+    verify: bool = option(
+        "Hash every record and compare with the log's setsum.", "--verify/--no-verify", default=True
+    ),
     reply: Reply,
 ) -> None:
     """Print records, oldest first, up to where the log ends now.
