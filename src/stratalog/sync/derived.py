@@ -18,7 +18,6 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
-from types import TracebackType
 from typing import (
     Any,
     Concatenate,
@@ -69,12 +68,7 @@ class OpenedTwin(Twin[C]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # A forked child that leaves the block has nothing to close: its parent still uses it.
         if not self._thread.inherited:
             self._thread.run(self._aio.close)
