@@ -41,11 +41,7 @@ def create_log(root: Root, name: Name, *, reply: Reply) -> None:
             return (await (await herd.create(name)).store()).url
 
     place = redact(reply.run(work()))
-    reply.result(
-        place,
-        lambda place: {"name": name, "url": place},
-        lambda place: output.say(f"created the log {name} at {place}"),
-    )
+    reply.done({"name": name, "url": place}, f"created the log {name} at {place}")
 
 
 @herds.command("where")
@@ -66,7 +62,7 @@ def find_log(root: Root, name: Name, *, reply: Reply) -> None:
             return (await herd.log(name).store()).url
 
     place = redact(reply.run(work()))
-    reply.result(place, lambda place: {"name": name, "url": place}, output.say)
+    reply.done({"name": name, "url": place}, place)
 
 
 @herds.command("list")

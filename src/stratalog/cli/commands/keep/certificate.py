@@ -10,7 +10,7 @@ import typer
 from stratalog.cli import output
 from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import Url
-from stratalog.cli.reply import Reply, Verbose, run
+from stratalog.cli.reply import Reply, Verbose
 from stratalog.cli.values import in_a_directory
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.store import redact
@@ -78,7 +78,7 @@ def show_certificate(
     """
     from stratalog.objectlog.erasure import load_certificate
 
-    found = run(load_certificate(url, certificate_id), verbose=verbose)
+    found = Reply(verbose=verbose).run(load_certificate(url, certificate_id))
     if file is None:
         output.write(found.to_json() + b"\n")
     else:
@@ -210,10 +210,7 @@ def _checked(report: CertificateReport) -> dict[str, object]:
         "holds": report.holds,
         "complete": bool(report.certificate.complete),
         "reasons": list(report.certificate.reasons),
-        "checks": [
-            {"name": each.name, "outcome": each.outcome, "explanation": each.explanation}
-            for each in report.checks
-        ],
+        "checks": report.checks,
     }
 
 

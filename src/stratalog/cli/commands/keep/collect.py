@@ -70,7 +70,7 @@ def collect(url: Url, *, how: How, reply: Reply) -> None:
     options = CollectorOptions() if interval_s is None else CollectorOptions(interval_s=interval_s)
     collector = Collector(url, options=options)
     if how.cancel:
-        reply.result(reply.run(_cancel(collector)), _cancelled_facts, _show_cancelled)
+        _cancel(collector, reply)
     elif how.dry_run:
         reply.result(reply.run(_look(url, collector, how.cut_off)), _look_facts, _show_look)
     else:
@@ -205,22 +205,19 @@ def _verdict(cursor: Cursor, outlook: Outlook) -> str:
 # Cancelling
 
 
-async def _cancel(collector: Collector) -> Garbage | None:
-    left, _ = await collector.plan()
-    if left is not None:
-        await collector.cancel()
-    return left
+def _cancel(collector: Collector, reply: Reply) -> None:
+    async def work() -> Garbage | None:
+        left, _ = await collector.plan()
+        if left is not None:
+            await collector.cancel()
+        return left
 
-
-def _cancelled_facts(left: Garbage | None) -> object:
-    return {"cancelled": left.plan_id if left else None}
-
-
-def _show_cancelled(left: Garbage | None) -> None:
+    left = reply.run(work())
     if left is None:
-        output.say("no collection is under way")
+        reply.done({"cancelled": None}, "no collection is under way")
     else:
-        output.say(f"cancelled {_plan_name(left)}; nothing was deleted")
+        text = f"cancelled {_plan_name(left)}; nothing was deleted"
+        reply.done({"cancelled": left.plan_id}, text)
 
 
 def _plan_name(plan: Garbage) -> str:

@@ -138,13 +138,8 @@ def _facts(cursor: Cursor) -> dict[str, object]:
 
 def _reply(done: str, cursor: Cursor, reply: Reply) -> None:
     where = "to" if done == "moved" else "at"
-    reply.result(
-        cursor,
-        lambda cursor: {"done": done, **_facts(cursor)},
-        lambda cursor: output.say(
-            f"{done} the cursor {cursor.name} {where} offset {cursor.offset}"
-        ),
-    )
+    text = f"{done} the cursor {cursor.name} {where} offset {cursor.offset}"
+    reply.done({"done": done, **_facts(cursor)}, text)
 
 
 def _row(cursor: Cursor) -> tuple[str, ...]:

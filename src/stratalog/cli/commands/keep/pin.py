@@ -174,11 +174,7 @@ def _facts(pin: Pin) -> dict[str, object]:
 def _reply(done: str, pin: Pin, reply: Reply) -> None:
     held = f"offsets {pin.from_offset} to {pin.to_offset - 1} ({output.size(pin.fragment_bytes)})"
     until = "" if done == "released" else f", expires {_expiry(pin)}"
-    reply.result(
-        pin,
-        lambda pin: {"done": done, **_facts(pin)},
-        lambda pin: output.say(f"{done} the pin {pin.name} of {held}{until}"),
-    )
+    reply.done({"done": done, **_facts(pin)}, f"{done} the pin {pin.name} of {held}{until}")
 
 
 def _row(pin: Pin) -> tuple[str, ...]:

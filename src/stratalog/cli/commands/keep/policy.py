@@ -160,13 +160,8 @@ def set_policy(
     done = _for_each(url, logs, put, reply)
     count = sum(each.error is None for each in done)
     where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
-    reply.result(
-        policy,
-        lambda policy: {"done": "set", "policy": policy.to_dict(), **_names(done)},
-        lambda policy: output.say_all(
-            [f"set {where}", *(f"  {line}" for line in policy_text.rules(policy))]
-        ),
-    )
+    text = "\n  ".join([f"set {where}", *policy_text.rules(policy)])
+    reply.done({"done": "set", "policy": policy.to_dict(), **_names(done)}, text)
     _end(done)
 
 
@@ -191,7 +186,7 @@ def remove_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
     done = _for_each(url, logs, remove, reply)
     count = output.count(sum(each.error is None for each in done), "log")
     text = "removed the policy" if logs is None else f"{count} without a policy now"
-    reply.result(text, lambda _: {"done": "removed", **_names(done)}, output.say)
+    reply.done({"done": "removed", **_names(done)}, text)
     _end(done)
 
 

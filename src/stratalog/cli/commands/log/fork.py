@@ -44,11 +44,8 @@ def fork(
         raise Invalid("--abort and --at exclude each other", hint="Give one of them.")
     if abort:
         reply.run(_abort(source, target))
-        reply.result(
-            redact(open_store(target).url),
-            lambda place: {"url": place, "aborted": True},
-            lambda place: output.say(f"gave up the fork at {place}"),
-        )
+        url = redact(open_store(target).url)
+        reply.done({"url": url, "aborted": True}, f"gave up the fork at {url}")
         return
     from stratalog.objectlog.branch import fork as fork_log
 

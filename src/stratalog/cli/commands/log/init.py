@@ -1,6 +1,5 @@
 """`init`: bringing a log into being."""
 
-from stratalog.cli import output
 from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
@@ -38,11 +37,6 @@ def init(
             return False
         return True
 
-    place = redact(store.url)
-    reply.result(
-        reply.run(work()),
-        lambda created: {"url": place, "created": created},
-        lambda created: output.say(
-            f"{'created a log' if created else 'there is already a log'} at {place}"
-        ),
-    )
+    created, place = reply.run(work()), redact(store.url)
+    what = "created a log" if created else "there is already a log"
+    reply.done({"url": place, "created": created}, f"{what} at {place}")

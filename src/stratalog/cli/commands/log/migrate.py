@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-from stratalog.cli import output
 from stratalog.cli.commands.log.seal import Note, end_facts
 from stratalog.cli.parameters import Url, place
 from stratalog.cli.reply import Reply
@@ -31,10 +30,5 @@ def migrate(
 
     end = reply.run(Sealer(url).migrate(successor, note))
     before, after = redact(open_store(url).url), redact(open_store(successor).url)
-    reply.result(
-        end,
-        lambda end: {"url": before, "successor": after, **end_facts(end)},
-        lambda end: output.say(
-            f"the log is sealed; it goes on at {after} with offset {end.offset}"
-        ),
-    )
+    facts = {"url": before, "successor": after, **end_facts(end)}
+    reply.done(facts, f"the log is sealed; it goes on at {after} with offset {end.offset}")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stratalog.cli import output
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
@@ -39,15 +38,12 @@ def seal(url: Url, note: Note = "", *, reply: Reply) -> None:
 
     sealed_before, end, state = reply.run(work())
     assert state is not None
-
-    def show(state: Seal) -> None:
-        already = " already" if sealed_before else ""
-        output.say(f"the log is{already} sealed; it ends at offset {end.offset}")
-        if state.successor is not None:
-            output.say(f"it goes on at {redact(state.successor.url)}")
-
+    already = " already" if sealed_before else ""
+    text = f"the log is{already} sealed; it ends at offset {end.offset}"
+    if state.successor is not None:
+        text += f"\nit goes on at {redact(state.successor.url)}"
     facts = {"sealed_before": sealed_before, **seal_facts(state), **end_facts(end)}
-    reply.result(state, lambda _: facts, show)
+    reply.done(facts, text)
 
 
 def seal_facts(state: Seal) -> dict[str, object]:

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from stratalog.cli import output
 from stratalog.cli.groups import Commands
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
@@ -67,6 +66,4 @@ def forget_sink(
             raise NotFound(f"the log knows no query {query!r}", hint="See `stratalog sinks list`.")
 
     reply.run(work())
-    reply.result(
-        query, lambda query: {"forgotten": query}, lambda query: output.say(f"forgot {query}")
-    )
+    reply.done({"forgotten": query}, f"forgot {query}")
