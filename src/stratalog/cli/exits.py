@@ -59,6 +59,5 @@ def exit_code(error: StratalogError) -> int:
 
 
 def exits_as_text() -> str:
-    """The table for people."""
     lines = (f"  {each.code:>3}  {each.meaning}" for each in EXITS)
     return "Exit codes:\n" + "\n".join(lines)

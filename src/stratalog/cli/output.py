@@ -107,7 +107,6 @@ def facts(*, overflow: Literal["fold", "ellipsis"] = "ellipsis") -> Table:
 
 
 def styled(text: str, style: str) -> Text:
-    """A cell of a table in a colour."""
     from rich.text import Text
 
     return Text(text, style)

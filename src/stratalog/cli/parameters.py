@@ -62,8 +62,6 @@ Records = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Dirty:
-    """Which of the logs that have changed are selected."""
-
     age: float | None = option(
         "Select what has been dirty for so long.", show_default="10m", **DURATION
     )

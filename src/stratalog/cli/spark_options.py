@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Where Spark runs, and how it is set."""
-
     master: str | None = option(
         "Where Spark runs: local[4], spark://host:7077, yarn.", metavar="URL"
     )
@@ -28,7 +26,6 @@ class SparkOptions:
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """A session as the options say."""
         from stratalog.pipeline.session import session
 
         with session(master=self.master, remote=self.remote, conf=self._settings()) as spark:

@@ -71,8 +71,6 @@ async def _prepare(store: Store, options: SoakOptions, runtime: Runtime) -> bool
 
 
 class _Soak:
-    """One run."""
-
     def __init__(
         self,
         store: Store,

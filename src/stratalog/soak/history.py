@@ -30,8 +30,6 @@ Kind = Literal["append", "read", "tail"]
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A recorded call."""
-
     process: str
     kind: Kind
     call_ns: int

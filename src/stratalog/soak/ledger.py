@@ -68,8 +68,6 @@ class Violation(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One append under way."""
-
     writer: int
     first: int
     count: int

@@ -27,8 +27,6 @@ SAVE_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a scrub is done, and what besides."""
-
     processes: int | None = option(
         "How many processes hash; 0 is none but this one. \\[as many as help]", metavar="N", min=0
     )
@@ -88,8 +86,6 @@ def scrub(url: Url, *, how: How, reply: Reply) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What was found, and what of it was repaired."""
-
     report: ScrubReport
     repaired: RepairReport | None
 

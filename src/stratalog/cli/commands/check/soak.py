@@ -32,8 +32,6 @@ Watch = Callable[["Figures"], None]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a soak writes, how long, and by how many."""
-
     rate: float = option(
         "Records per second, about which the rate wanders.", default=200.0, metavar="N", min=0.001
     )
@@ -141,8 +139,6 @@ def watching(whole_s: float, *, shown: bool) -> Iterator[Watch]:
 
 
 class _Lines:
-    """Progress for a log file."""
-
     def __init__(self, whole_s: float) -> None:
         self._whole_s = whole_s
         self._next_s = 0.0

@@ -105,7 +105,6 @@ def list_dirty(
 
 
 def find_dirty(root: str, server: str, dirty: Dirty, reply: Reply) -> None:
-    """Roll the marks of a herd up, and say what is dirty."""
     from stratalog.herd import RollUpOptions
 
     age_s = AGE_S if dirty.age is None else dirty.age

@@ -50,8 +50,6 @@ THOROUGH_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does, and how often."""
-
     key: Key = None
     job: Job = "latest"
     server: Server = "worker"
@@ -77,7 +75,6 @@ class Plan:
     )
 
     def check(self) -> None:
-        """Refuse what does not go together."""
         if self.once and self.every is not None:
             raise typer.BadParameter("--once and --every exclude each other")
         if "materialize" in self.chosen() and self.key is None:
@@ -229,7 +226,6 @@ def _show_failure(done: RunReport, hint: str, reply: Reply) -> None:
 
 
 def _show(done: RunReport, file: Path | None, reply: Reply, *, paged: bool = True) -> None:
-    """The result, and the page with the charts."""
     from stratalog.pipeline.run import html_of
 
     moment = output.moment(done.started_us)[:19].replace(":", "").replace("-", "")

@@ -163,19 +163,16 @@ async def _stored(url: str, certificate_id: str | None, where: str | None) -> li
 
 
 def write_certificate(certificate: Certificate, file: Path) -> None:
-    """To a file, as it is stored."""
     file.write_bytes(certificate.to_json() + b"\n")
 
 
 def facts(certificate: Certificate) -> Any:
-    """All that it says, for programs."""
     import msgspec
 
     return msgspec.json.decode(certificate.to_json())
 
 
 def show(certificate: Certificate) -> None:
-    """What an erasure did, for people."""
     records = output.count(certificate.records or 0, "record")
     objects = output.count(certificate.deleted, "object")
     output.say(f"erased {records}; deleted {objects} that had them")

@@ -37,8 +37,6 @@ WHAT_FOLLOWS = {
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Whether to collect, to look or to cancel, and how far."""
-
     cut_off: int | None = option(
         "Keep everything from here on, even if no cursor does.", metavar="OFFSET", min=1
     )
@@ -83,8 +81,6 @@ def collect(url: Url, *, how: How, reply: Reply) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What was collected, what another run had left, and what holds the rest."""
-
     collected: Collected
     left: Garbage | None
     held_by: str
@@ -131,8 +127,6 @@ def _show_done(done: _Done) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a collection would do, the cursors, and what is under way."""
-
     outlook: Outlook
     cursors: list[Cursor]
     left: Garbage | None

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WhatLives:
-    """Which records live, and from where on nothing is said about that."""
-
     key: str | None = option(
         "What lives: the last record of each key, an expression over offset, timestamp "
         "and body. Runs on Spark, and reads what is new since the last run.",
@@ -57,7 +55,6 @@ class WhatLives:
     )
 
     def check(self) -> None:
-        """Refuse what does not go together."""
         if [self.key, self.live, self.live_file].count(None) != 2:
             raise typer.BadParameter(
                 "give one of --key, --live and --live-file: they say what lives"
@@ -209,7 +206,6 @@ def _facts(done: Compacted | CompactedLog) -> dict[str, object]:
 
 
 def _read(done: Compacted | CompactedLog) -> str:
-    """What a run by key has read, for people."""
     from stratalog.objectlog.compaction import Compacted
 
     if isinstance(done, Compacted):

@@ -45,8 +45,6 @@ def list_pins(url: Url, *, reply: Reply) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewPin:
-    """What a pin holds, until when, and why."""
-
     from_offset: int | None = option(
         "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
     )

@@ -44,8 +44,6 @@ policies = Commands(
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a policy says, option by option."""
-
     key: str | None = option(
         "The last record of each key lives: an expression over body, offset, timestamp.",
         metavar="SQL",
@@ -195,8 +193,6 @@ def remove_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What became of one log."""
-
     name: str | None
     policy: Policy | None = None
     error: StratalogError | None = None

@@ -23,7 +23,6 @@ def lines(policy: Policy | None) -> list[str]:
 
 
 def rules(policy: Policy) -> list[str]:
-    """What it says, a line for each rule."""
     lines: list[str] = []
     live, retain = policy.live, policy.retain
     if live is not None and live.key is not None:

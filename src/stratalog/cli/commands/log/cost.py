@@ -95,8 +95,6 @@ def cost(url: Url, *, assumed: Assumed, reply: Reply) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What a log has stored, what is asked for, and what that makes."""
-
     stored: Stored
     prices: Prices | None
     usage: Usage | None

@@ -53,7 +53,6 @@ def _show(report: DestroyReport) -> None:
 
 
 def _ask(store: Store, reply: Reply) -> None:
-    """Go on only if a person types the name of the log."""
     require_terminal("a log is destroyed only after a person has confirmed it")
     manifest = reply.run(_look(store))
     place = redact(store.url)

@@ -47,7 +47,6 @@ def seal(url: Url, note: Note = "", *, reply: Reply) -> None:
 
 
 def seal_facts(state: Seal) -> dict[str, object]:
-    """What a seal says."""
     return {
         "sealed_us": state.sealed_us,
         "writer": state.writer,
@@ -57,5 +56,4 @@ def seal_facts(state: Seal) -> dict[str, object]:
 
 
 def end_facts(end: LogPosition) -> dict[str, object]:
-    """Where a sealed log ends."""
     return {"next_offset": end.offset, "timestamp_us": end.timestamp_us}

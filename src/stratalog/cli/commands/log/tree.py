@@ -76,7 +76,6 @@ class Node:
 
 
 async def load_tree(store: Store, *, everything: bool = False) -> tuple[Manifest, Branch]:
-    """The newest manifest and the tree below it."""
     tree = Tree(store, ByteCache[Snapshot](0))
 
     async def load(manifest: Manifest) -> tuple[Manifest, Branch]:
@@ -109,7 +108,6 @@ async def _branch(tree: Tree, entries: Sequence[Entry], everything: bool, level:
 
 
 def picture(manifest: Manifest, branch: Branch) -> Picture:
-    """The tree for a terminal."""
     from rich.text import Text
     from rich.tree import Tree as Picture
 

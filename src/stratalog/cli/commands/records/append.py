@@ -33,8 +33,6 @@ BATCHES_UNDER_WAY_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the input is like, and what must hold when it is appended."""
-
     length_prefixed: bool = option(
         "Each record comes behind its length (u32, big-endian); not lines.", default=False
     )

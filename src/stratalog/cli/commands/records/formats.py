@@ -36,8 +36,6 @@ _CONTROLS = {
 
 
 class Format(StrEnum):
-    """A way to print records."""
-
     TEXT = "text"
     JSON = "json"
     RAW = "raw"
@@ -66,7 +64,6 @@ def choose(form: Format | None, reply: Reply) -> Format:
 
 
 def encode(batch: pa.RecordBatch, form: Format) -> bytes:
-    """The records of a batch in a format."""
     return _ENCODERS[form](*(column.to_pylist() for column in batch.columns))
 
 

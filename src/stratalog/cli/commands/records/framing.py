@@ -14,8 +14,6 @@ PREFIX_BYTES = 4
 
 
 class Splitter(Protocol):
-    """Cuts a stream into records."""
-
     def feed(self, chunk: bytes) -> list[bytes]:
         """The records that are complete with this chunk."""
         ...
@@ -26,8 +24,6 @@ class Splitter(Protocol):
 
 
 class Lines:
-    """One record a line."""
-
     def __init__(self, record_bytes_max: int) -> None:
         self._max = record_bytes_max
         self._torn: list[bytes] = []
@@ -61,8 +57,6 @@ class Lines:
 
 
 class LengthPrefixed:
-    """Each record behind its length."""
-
     def __init__(self, record_bytes_max: int) -> None:
         self._max = record_bytes_max
         self._buffer = bytearray()
@@ -102,5 +96,4 @@ class LengthPrefixed:
 
 
 def with_length(body: bytes) -> bytes:
-    """A record behind its length."""
     return len(body).to_bytes(PREFIX_BYTES, "big") + body

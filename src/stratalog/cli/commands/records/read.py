@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Which records are read."""
-
     from_offset: int | None = option("The first offset.", "--from", metavar="N", min=1)
     to_offset: int | None = option("Stop before this offset.", "--to", metavar="N", min=1)
     from_time: int | None = option(
