@@ -118,7 +118,8 @@ class Ledger:
         self._acknowledged: list[tuple[int, int, Call]] = []
         self._acknowledgements = 0
         self._latest_us = 0
-        self._taken = first_offset
+        self.taken = first_offset
+        """All offsets below it are known to be taken: acknowledged, or read."""
         self.next_offset = first_offset
         self.called = self.acknowledged = self.failed = self.unknown = self.landed = 0
         self.read = self.others = 0
@@ -126,14 +127,9 @@ class Ledger:
         self.violations: list[Violation] = []
 
     @property
-    def taken(self) -> int:
-        """All offsets below it are known to be taken: acknowledged, or read."""
-        return self._taken
-
-    @property
     def lag(self) -> int:
         """How many records are known to be in the log and are not read yet."""
-        return self._taken - self.next_offset
+        return self.taken - self.next_offset
 
     @property
     def remembered(self) -> int:
@@ -157,7 +153,7 @@ class Ledger:
     def call(self, writer: int, count: int) -> Call:
         """An append begins, with the next numbers of this writer."""
         state = self._writers[writer]
-        call = Call(writer, state.called, count, self._taken)
+        call = Call(writer, state.called, count, self.taken)
         state.called += count
         state.calls.append(call)
         self.called += count
@@ -167,7 +163,7 @@ class Ledger:
         """It happened, at this offset and time."""
         call.outcome, call.offset, call.timestamp_us = "ok", offset, timestamp_us
         self.acknowledged += call.count
-        self._taken = max(self._taken, offset + call.count)
+        self.taken = max(self.taken, offset + call.count)
         if call.seen_at is not None and call.seen_at != offset:
             self.violate("position", f"{call} was read at {call.seen_at}")
         if call.seen < call.count:
@@ -242,7 +238,7 @@ class Ledger:
             self.violate("time", f"timestamps decrease among the records from offset {first} on")
         self._latest_us = max(self._latest_us, int(times_us[-1]))
         self.next_offset = first + count
-        self._taken = max(self._taken, self.next_offset)
+        self.taken = max(self.taken, self.next_offset)
 
     def _see(self, stretch: Stretch, times_us: Times) -> None:
         self.read += stretch.count
