@@ -94,11 +94,5 @@ for command in (
     soak,
 ):
     app.command()(spread(command))
-app.add_typer(cursors)
-app.add_typer(pins)
-app.add_typer(certificates)
-app.add_typer(policies)
-app.add_typer(sinks)
-app.add_typer(herds)
-app.add_typer(pipelines)
-app.add_typer(disks)
+for group in (cursors, pins, certificates, policies, sinks, herds, pipelines, disks):
+    app.add_typer(group)

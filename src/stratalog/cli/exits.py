@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import typer
+
 from stratalog import errors
 from stratalog.errors import StratalogError
 
@@ -56,6 +58,14 @@ _CODES = {kind: each.code for each in EXITS for kind in each.kinds}
 def exit_code(error: StratalogError) -> int:
     """The code for an error: that of its class, or of the nearest class above it."""
     return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
+
+
+def end(*, is_damaged: bool, is_partial: bool) -> None:
+    """Exit with a code if something is damaged, or if some logs were not done."""
+    if is_damaged:
+        raise typer.Exit(CORRUPT)
+    if is_partial:
+        raise typer.Exit(NOT_HAPPENED)
 
 
 def exits_as_text() -> str:

@@ -228,6 +228,11 @@ def late_progress(what: str, *, unit: str, shown: bool) -> Iterator[Callable[[in
         yield on_progress
 
 
+def fields_of(value: object, *names: str) -> dict[str, object]:
+    """What programs are told of a value, as it is called there."""
+    return {name: getattr(value, name) for name in names}
+
+
 def count(number: int, noun: str) -> str:
     """``1 record``, ``12,345 records``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

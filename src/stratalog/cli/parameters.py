@@ -48,13 +48,27 @@ Interval = Annotated[
     typer.Option(metavar="SECONDS", min=0, help="What slow readers get before deletions begin."),
 ]
 
+Server = Annotated[
+    str, typer.Option(metavar="NAME", help="The name of this worker among the servers.")
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="Keep the latest record of each key: an expression over body, offset, "
+        "timestamp and log.",
+    ),
+]
+Job = Annotated[str, typer.Option(metavar="NAME", help="The job: its outputs lie under its name.")]
+CursorName = Annotated[
+    str, typer.Option("--cursor", metavar="NAME", help="The cursor up to which logs are compacted.")
+]
+Sweep = Annotated[bool, typer.Option("--sweep", help="Also delete the objects that nothing links.")]
+Keep = Annotated[int, typer.Option(metavar="N", min=1, help="How many audits are kept.")]
 
 AGE_S = 600.0
 RECORDS = 10_000
 
-Age = Annotated[
-    float | None, typer.Option(help="Select what has been dirty for so long.", **DURATION)
-]
 Records = Annotated[
     int, typer.Option(metavar="N", min=1, help="Select what has so many records waiting.")
 ]

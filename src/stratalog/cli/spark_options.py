@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,10 @@ class SparkOptions:
     remote: str | None = option("A server of Spark Connect: sc://host:15002.", metavar="URL")
     conf: list[str] | None = option("A setting of Spark. May be repeated.", metavar="KEY=VALUE")
 
-    @contextmanager
-    def session(self) -> Iterator[SparkSession]:
+    def session(self) -> AbstractContextManager[SparkSession]:
         from stratalog.pipeline.session import session
 
-        with session(master=self.master, remote=self.remote, conf=self._settings()) as spark:
-            yield spark
+        return session(master=self.master, remote=self.remote, conf=self._settings())
 
     @contextmanager
     def over_herd(

@@ -259,12 +259,7 @@ class _Soak:
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The most telling error: one of this library's, if there is one."""
-    found: list[BaseException] = []
-    ahead: list[BaseException] = [errors]
-    while ahead:
-        error = ahead.pop()
-        if isinstance(error, BaseExceptionGroup):
-            ahead += error.exceptions
-        else:
-            found.append(error)
-    return next((each for each in found if isinstance(each, StratalogError)), found[0])
+    error: BaseException = errors.subgroup(StratalogError) or errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[-1]
+    return error

@@ -39,11 +39,9 @@ class SoakWriter(Protocol):
 
     async def close(self) -> None:
         """End it in order: every call is answered."""
-        ...
 
     async def kill(self) -> None:
         """End it at once, whatever it is doing."""
-        ...
 
 
 OpenWriter = Callable[[str, WriterOptions], Awaitable[SoakWriter]]

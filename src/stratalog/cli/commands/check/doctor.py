@@ -32,11 +32,12 @@ def doctor(
 
     async def work() -> Report:
         with reply.progress("examining", unit="steps") as advance:
-
-            def progress(_name: str, done: int, _of: int) -> None:
-                advance(done)
-
-            return await examine(store, writers=writers, rounds=rounds, progress=progress)
+            return await examine(
+                store,
+                writers=writers,
+                rounds=rounds,
+                progress=lambda _name, done, _of: advance(done),
+            )
 
     report = reply.run(work())
     reply.result(report, _facts, _show)

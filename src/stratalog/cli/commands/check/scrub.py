@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +63,7 @@ def scrub(url: Url, *, how: How, reply: Reply) -> None:
         from stratalog.objectlog.check import scrub as examine
 
         with (
-            _kept(how.resume) as file,
+            closing(_ResumeFile(how.resume)) as file,
             reply.late_progress("scrubbing", unit="records") as advance,
         ):
 
@@ -123,7 +122,7 @@ class _ResumeFile:
             self._saved_s = now_s
             self._save(report)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Keep what was done, unless nothing is left to do."""
         if self.last is None or self._path is None:
             return
@@ -138,16 +137,6 @@ class _ResumeFile:
         written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         written.write_bytes(report.to_json())
         os.replace(written, self._path)
-
-
-@contextmanager
-def _kept(path: Path | None) -> Iterator[_ResumeFile]:
-    """Keeps what was done, however the scrub ends."""
-    file = _ResumeFile(path)
-    try:
-        yield file
-    finally:
-        file.end()
 
 
 def _facts(result: _Result) -> object:

@@ -144,13 +144,8 @@ async def _look(url: str, collector: Collector, cut_off: int | None) -> _Look:
 def _look_facts(look: _Look) -> object:
     outlook, left = look.outlook, look.left
     return {
-        "first_offset": outlook.first_offset,
-        "cut": outlook.cut,
-        "held_by": outlook.held_by,
-        "first_to_keep": outlook.first_to_keep,
-        "records": outlook.records,
-        "fragments": outlook.fragments,
-        "fragment_bytes": outlook.fragment_bytes,
+        **output.fields_of(outlook, "first_offset", "cut", "held_by", "first_to_keep"),
+        **output.fields_of(outlook, "records", "fragments", "fragment_bytes"),
         "cursors": [
             {"name": each.name, "offset": each.offset, "holds": each.holds(outlook.first_offset)}
             for each in look.cursors

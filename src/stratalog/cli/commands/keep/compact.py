@@ -191,14 +191,8 @@ def _show(done: Compacted | CompactedLog) -> None:
 def _facts(done: Compacted | CompactedLog) -> dict[str, object]:
     from stratalog.objectlog.compaction import Compacted
 
-    facts: dict[str, object] = {
-        "up_to": done.up_to,
-        "records": done.records,
-        "fragments": done.fragments,
-        "rewritten": done.rewritten,
-        "bytes_before": done.bytes_before,
-        "bytes_after": done.bytes_after,
-    }
+    names = ("up_to", "records", "fragments", "rewritten", "bytes_before", "bytes_after")
+    facts = output.fields_of(done, *names)
     if isinstance(done, Compacted):
         objects = done.removed.fragments + done.removed.snapshots
         return {**facts, "setsum": done.setsum.hexdigest(), "objects_deleted": objects}

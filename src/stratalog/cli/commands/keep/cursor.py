@@ -128,12 +128,7 @@ async def _expected(url: str, name: str, expected_offset: int | None) -> Cursor:
 
 
 def _facts(cursor: Cursor) -> dict[str, object]:
-    return {
-        "name": cursor.name,
-        "offset": cursor.offset,
-        "epoch_us": cursor.epoch_us,
-        "writer": cursor.writer,
-    }
+    return output.fields_of(cursor, "name", "offset", "epoch_us", "writer")
 
 
 def _reply(done: str, cursor: Cursor, reply: Reply) -> None:

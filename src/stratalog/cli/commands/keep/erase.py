@@ -166,10 +166,7 @@ def _preview_facts(found: Erasable) -> object:
     return {
         "records": len(found.offsets),
         "offsets": found.offsets.to_json(),
-        "holders": [
-            {"kind": each.kind, "name": each.name, "records": each.records}
-            for each in found.holders
-        ],
+        "holders": [output.fields_of(each, "kind", "name", "records") for each in found.holders],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.collection import Amount, SweepProgress, SweepReport
+    from stratalog.objectlog.collection import Amount, SweepReport
     from stratalog.objectlog.holds import StoredUploadGuard
 
 UNKNOWN_SHOWN_MAX = 10
@@ -46,44 +46,22 @@ def sweep(
 
     async def work() -> SweepReport:
         with reply.progress("sweeping", unit="objects") as advance:
-
-            def on_progress(so_far: SweepProgress) -> None:
-                advance(so_far.listed + so_far.deleted)
-
             return await sweep_log(
-                url, dry_run=dry_run, revoke=revoke or (), on_progress=on_progress
+                url,
+                dry_run=dry_run,
+                revoke=revoke or (),
+                on_progress=lambda so_far: advance(so_far.listed + so_far.deleted),
             )
 
     reply.result(reply.run(work()), _facts, _show)
 
 
 def _facts(report: SweepReport) -> dict[str, object]:
-    return {
-        "url": redact(report.url),
-        "dry_run": report.dry_run,
-        "rounds": report.rounds,
-        "epoch_before": report.epoch_before,
-        "epoch_after": report.epoch_after,
-        "listed": asdict(report.listed),
-        "reached": asdict(report.reached),
-        "pinned": asdict(report.pinned),
-        "pins": report.pins,
-        "kept": asdict(report.kept),
-        "spared": {name: asdict(each) for name, each in report.spared.items()},
-        "deleted": asdict(report.deleted),
-        "unknown": asdict(report.unknown),
-        "unknown_paths": report.unknown_paths,
-        "stages": [
-            {
-                "incarnation": each.incarnation,
-                "owner": each.owner,
-                "note": each.note,
-                "epoch_us": each.epoch_us,
-            }
-            for each in report.stages
-        ],
-        "stages_removed": report.stages_removed,
-    }
+    told = [each.name for each in fields(report) if each.name != "sparing"]
+    stages = [
+        output.fields_of(each, "incarnation", "owner", "note", "epoch_us") for each in report.stages
+    ]
+    return {**output.fields_of(report, *told), "url": redact(report.url), "stages": stages}
 
 
 def _show(report: SweepReport) -> None:

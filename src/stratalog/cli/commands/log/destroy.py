@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stratalog.cli import output
@@ -39,17 +38,10 @@ def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:
         with reply.progress("destroying", unit="objects") as advance:
             return await destroy_log(store, on_progress=lambda gone: advance(gone.objects))
 
-    reply.result(reply.run(work()), _facts, _show)
-
-
-def _facts(report: DestroyReport) -> object:
-    return {"url": redact(report.url), "deleted": asdict(report.deleted)}
-
-
-def _show(report: DestroyReport) -> None:
-    objects = output.count(report.deleted.objects, "object")
-    size = output.size(report.deleted.bytes)
-    output.say(f"destroyed the log at {redact(report.url)}: {objects} ({size})")
+    report = reply.run(work())
+    place, deleted = redact(report.url), report.deleted
+    amount = f"{output.count(deleted.objects, 'object')} ({output.size(deleted.bytes)})"
+    reply.done({"url": place, "deleted": deleted}, f"destroyed the log at {place}: {amount}")
 
 
 def _ask(store: Store, reply: Reply) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stratalog.cli import output
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
@@ -48,9 +49,7 @@ def seal(url: Url, note: Note = "", *, reply: Reply) -> None:
 
 def seal_facts(state: Seal) -> dict[str, object]:
     return {
-        "sealed_us": state.sealed_us,
-        "writer": state.writer,
-        "note": state.note,
+        **output.fields_of(state, "sealed_us", "writer", "note"),
         "successor": None if state.successor is None else redact(state.successor.url),
     }
 

@@ -16,11 +16,9 @@ PREFIX_BYTES = 4
 class Splitter(Protocol):
     def feed(self, chunk: bytes) -> list[bytes]:
         """The records that are complete with this chunk."""
-        ...
 
     def end(self) -> list[bytes]:
         """What is left at the end of the input. ``Invalid`` if it is a torn record."""
-        ...
 
 
 class Lines:
