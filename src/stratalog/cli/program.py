@@ -130,15 +130,7 @@ def _show_usage_error(error: typer.TyperException, as_json: bool) -> int:
     return exits.USAGE
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    del category, filename, lineno, file, line
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     output.complain("warning", "yellow", str(message))
 
 

@@ -23,7 +23,7 @@ No I/O, no clock.
 import heapq
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -95,16 +95,14 @@ class Call:
         return self.outcome in ("ok", "unknown") and self.seen >= self.count
 
 
+@dataclass(slots=True, eq=False)
 class _Writer:
     """A writer number: one caller, with at most one append under way."""
 
-    __slots__ = ("called", "calls", "numbers", "retired")
-
-    def __init__(self) -> None:
-        self.numbers = Numbers()
-        self.calls: deque[Call] = deque()
-        self.called = 0
-        self.retired = False
+    numbers: Numbers = field(default_factory=Numbers)
+    calls: deque[Call] = field(default_factory=deque)
+    called: int = 0
+    retired: bool = False
 
 
 class Ledger:

@@ -48,30 +48,30 @@ OpenWriter = Callable[[str, WriterOptions], Awaitable[SoakWriter]]
 """Opens a writer under a name, with its own options."""
 
 
+@dataclass
 class LocalWriter:
     """A writer of this process. A killed one is never looked at again."""
 
-    def __init__(self, log: LogWriter, abandoned: set[asyncio.Task[None]]) -> None:
-        self._log = log
-        self._abandoned = abandoned
+    log: LogWriter
+    abandoned: set[asyncio.Task[None]]
 
     async def append(self, bodies: Sequence[bytes]) -> LogPosition:
         if len(bodies) == 1:
-            return await self._log.append(bodies[0])
-        return (await self._log.append_many(bodies)).first
+            return await self.log.append(bodies[0])
+        return (await self.log.append_many(bodies)).first
 
     async def close(self) -> None:
-        await self._log.close()
+        await self.log.close()
 
     async def kill(self) -> None:
         # Its tasks go on until they have nothing left to do.
         burial = asyncio.ensure_future(self._bury())
-        self._abandoned.add(burial)
-        burial.add_done_callback(self._abandoned.discard)
+        self.abandoned.add(burial)
+        burial.add_done_callback(self.abandoned.discard)
 
     async def _bury(self) -> None:
         with suppress(StratalogError):
-            await self._log.close()
+            await self.log.close()
 
 
 def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[None]]) -> OpenWriter:

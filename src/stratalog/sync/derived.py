@@ -78,7 +78,7 @@ def blocking(
     method: Callable[Concatenate[A, P], Awaitable[T]],
 ) -> Callable[Concatenate[Twin[A], P], T]:
     """Wait for the result of a coroutine."""
-    return blocking_as(_same, method)
+    return blocking_as(lambda result: result, method)
 
 
 def blocking_as(
@@ -205,10 +205,6 @@ class opening(Generic[P, C]):  # noqa: N801 - reads as the functions beside it
             return opened
 
         return _described(call, original, owner)
-
-
-def _same(value: T) -> T:
-    return value
 
 
 def _item(method: Callable[..., object]) -> object:

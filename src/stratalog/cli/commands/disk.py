@@ -77,14 +77,10 @@ def check_of_disk(directory: Directory, *, reply: Reply) -> None:
       stratalog disk check /var/lib/node-1
       stratalog disk check data --json | jq '.damages[] | {kind, path, index}'
     """
+    from stratalog.segments import check_disk
 
-    async def work() -> CheckReport:
-        from stratalog.segments import check_disk
-
-        with reply.late_progress("checking", unit="bytes") as on_progress:
-            return await check_disk(directory, on_progress=on_progress)
-
-    report = reply.run(work())
+    with reply.late_progress("checking", unit="bytes") as on_progress:
+        report = reply.run(check_disk(directory, on_progress=on_progress))
     reply.result(report, lambda report: report.to_dict(), _show_check)
     if not report.clean:
         raise typer.Exit(exits.CORRUPT)

@@ -29,17 +29,12 @@ def doctor(
       stratalog doctor s3://bucket/logs --json | jq '.checks[] | select(.status != "held")'
     """
     store = open_store(url)
+    with reply.progress("examining", unit="steps") as advance:
 
-    async def work() -> Report:
-        with reply.progress("examining", unit="steps") as advance:
-            return await examine(
-                store,
-                writers=writers,
-                rounds=rounds,
-                progress=lambda _name, done, _of: advance(done),
-            )
+        def progress(_name: str, done: int, _of: int) -> None:
+            advance(done)
 
-    report = reply.run(work())
+        report = reply.run(examine(store, writers=writers, rounds=rounds, progress=progress))
     reply.result(report, _facts, _show)
     if not report.held:
         raise typer.Exit(exits.UNSAFE)

@@ -96,21 +96,21 @@ class _Result:
         return self.report.finished and self.repaired is not None and self.repaired.complete
 
 
+@dataclass(slots=True)
 class _ResumeFile:
     """How far a scrub is, in a file that is always whole. Without a path, it is kept nowhere."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.last: ScrubReport | None = None
-        self._path = path
-        self._saved_s: float | None = None
+    path: Path | None
+    last: ScrubReport | None = None
+    saved_s: float | None = None
 
     def load(self) -> ScrubReport | None:
         from stratalog.objectlog.check import ScrubReport
 
-        if self._path is None:
+        if self.path is None:
             return None
         try:
-            return decoded(self._path, ScrubReport.from_json)
+            return decoded(self.path, ScrubReport.from_json)
         except FileNotFoundError:
             return None
 
@@ -118,25 +118,25 @@ class _ResumeFile:
         """Save it now and then."""
         self.last = report
         now_s = asyncio.get_running_loop().time()
-        if self._saved_s is None or now_s >= self._saved_s + SAVE_EVERY_S:
-            self._saved_s = now_s
+        if self.saved_s is None or now_s >= self.saved_s + SAVE_EVERY_S:
+            self.saved_s = now_s
             self._save(report)
 
     def close(self) -> None:
         """Keep what was done, unless nothing is left to do."""
-        if self.last is None or self._path is None:
+        if self.last is None or self.path is None:
             return
         if self.last.finished:
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
         else:
             self._save(self.last)
 
     def _save(self, report: ScrubReport) -> None:
-        if self._path is None:
+        if self.path is None:
             return
-        written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        written = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         written.write_bytes(report.to_json())
-        os.replace(written, self._path)
+        os.replace(written, self.path)
 
 
 def _facts(result: _Result) -> object:

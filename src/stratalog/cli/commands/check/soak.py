@@ -138,16 +138,16 @@ def watching(whole_s: float, *, shown: bool) -> Iterator[Watch]:
         )
 
 
+@dataclass(slots=True)
 class _Lines:
-    def __init__(self, whole_s: float) -> None:
-        self._whole_s = whole_s
-        self._next_s = 0.0
+    whole_s: float
+    next_s: float = 0.0
 
     def __call__(self, figures: Figures) -> None:
-        if figures.elapsed_s < self._next_s:
+        if figures.elapsed_s < self.next_s:
             return
-        self._next_s = figures.elapsed_s + LINE_EVERY_S
-        sys.stderr.write(f"{_progress(figures, self._whole_s)}\n")
+        self.next_s = figures.elapsed_s + LINE_EVERY_S
+        sys.stderr.write(f"{_progress(figures, self.whole_s)}\n")
         sys.stderr.flush()
 
 

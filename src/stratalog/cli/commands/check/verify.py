@@ -30,14 +30,10 @@ def verify(url: Url, *, reply: Reply) -> None:
       stratalog verify orders-log
       stratalog verify s3://bucket/logs/orders --json | jq .checks
     """
+    from stratalog.objectlog.check import verify as examine
 
-    async def work() -> VerifyReport:
-        from stratalog.objectlog.check import verify as examine
-
-        with reply.late_progress("verifying", unit="records") as on_progress:
-            return await examine(url, on_progress=on_progress)
-
-    report = reply.run(work())
+    with reply.late_progress("verifying", unit="records") as on_progress:
+        report = reply.run(examine(url, on_progress=on_progress))
     reply.result(report, lambda report: {**report.to_dict(), "url": redact(report.url)}, show)
     if not report.proven:
         raise typer.Exit(exits.CORRUPT)

@@ -38,22 +38,17 @@ def copy(
     """
     from stratalog.objectlog.branch import CopyProgress, copy_log
 
-    async def work() -> Copied:
-        with reply.late_progress("copying", unit="records") as advance:
+    with reply.late_progress("copying", unit="records") as advance:
 
-            def on_progress(done: CopyProgress) -> None:
-                first = done.first_offset
-                advance(done.next_offset - first, done.limit_offset - first)
+        def on_progress(done: CopyProgress) -> None:
+            first = done.first_offset
+            advance(done.next_offset - first, done.limit_offset - first)
 
-            return await copy_log(
-                source,
-                target,
-                from_offset=from_offset,
-                to_offset=to_offset,
-                on_progress=on_progress,
-            )
-
-    reply.result(reply.run(work()), _facts, _show)
+        work = copy_log(
+            source, target, from_offset=from_offset, to_offset=to_offset, on_progress=on_progress
+        )
+        copied = reply.run(work)
+    reply.result(copied, _facts, _show)
 
 
 def _facts(copied: Copied) -> object:

@@ -83,12 +83,8 @@ def cost(url: Url, *, assumed: Assumed, reply: Reply) -> None:
     from stratalog.objectlog.cost import bill, measure_storage
 
     prices, usage = assumed.listed(), assumed.usage()
-
-    async def work() -> Stored:
-        with reply.progress("listing", unit="objects") as advance:
-            return await measure_storage(url, on_progress=advance)
-
-    stored = reply.run(work())
+    with reply.progress("listing", unit="objects") as advance:
+        stored = reply.run(measure_storage(url, on_progress=advance))
     made = None if prices is None else bill(prices, stored.total.bytes, usage)
     reply.result(_Cost(stored, prices, usage, made), _facts, _show)
 

@@ -12,7 +12,6 @@ from stratalog.errors import NotFound
 from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.branch import DestroyReport
     from stratalog.objectlog.stored import Manifest
     from stratalog.store import Store
 
@@ -33,12 +32,9 @@ def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:
     store = open_store(url)
     if not yes:
         _ask(store, reply)
-
-    async def work() -> DestroyReport:
-        with reply.progress("destroying", unit="objects") as advance:
-            return await destroy_log(store, on_progress=lambda gone: advance(gone.objects))
-
-    report = reply.run(work())
+    with reply.progress("destroying", unit="objects") as advance:
+        work = destroy_log(store, on_progress=lambda gone: advance(gone.objects))
+        report = reply.run(work)
     place, deleted = redact(report.url), report.deleted
     amount = f"{output.count(deleted.objects, 'object')} ({output.size(deleted.bytes)})"
     reply.done({"url": place, "deleted": deleted}, f"destroyed the log at {place}: {amount}")
