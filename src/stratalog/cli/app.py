@@ -26,8 +26,7 @@ from stratalog.cli.commands.log.destroy import destroy
 from stratalog.cli.commands.log.fork import fork
 from stratalog.cli.commands.log.info import info
 from stratalog.cli.commands.log.init import init
-from stratalog.cli.commands.log.migrate import migrate
-from stratalog.cli.commands.log.seal import seal
+from stratalog.cli.commands.log.seal import migrate, seal
 from stratalog.cli.commands.log.sinks import sinks
 from stratalog.cli.commands.records.append import append
 from stratalog.cli.commands.records.follow import follow

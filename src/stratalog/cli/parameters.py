@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from stratalog.cli.groups import option
-from stratalog.cli.values import duration_s
+from stratalog.cli.values import duration_s, in_a_directory
 from stratalog.errors import Invalid
 
 OWN_PROCESS = "a process of its own"
@@ -38,6 +38,9 @@ DURATION: Any = {"parser": duration_s, "metavar": "DURATION"}
 
 FILE_TO_READ: Any = {"metavar": "FILE", "exists": True, "dir_okay": False}
 """How an option takes a file that must be there."""
+
+FILE_TO_WRITE: Any = {"metavar": "FILE", "dir_okay": False, "callback": in_a_directory}
+"""How an option takes a file whose directory must be there."""
 
 Url = Annotated[str, place("URL", f"The log: {PLACE} {CREDENTIALS}")]
 Root = Annotated[str, place("ROOT", f"The herd: {PLACE} {CREDENTIALS}")]

@@ -102,16 +102,6 @@ def blocking_function(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
     return _described(call, function)
 
 
-def described_as(original: Callable[..., object]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Give a function, whose parameters are twins of the original's, the original's words."""
-
-    def describe(function: Callable[P, T]) -> Callable[P, T]:
-        function.__doc__ = original.__doc__
-        return function
-
-    return describe
-
-
 def constructing(
     make: Callable[P, A],
 ) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Twin[A], P], None]]:

@@ -13,9 +13,9 @@ import typer
 
 from stratalog.cli import exits, output
 from stratalog.cli.groups import option
-from stratalog.cli.parameters import Url
+from stratalog.cli.parameters import FILE_TO_WRITE, Url
 from stratalog.cli.reply import Reply
-from stratalog.cli.values import decoded, in_a_directory
+from stratalog.cli.values import decoded
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -35,10 +35,7 @@ class How:
         default=True,
     )
     resume: Path | None = option(
-        "Keep in this file how far it is, and go on from there if it exists.",
-        metavar="FILE",
-        dir_okay=False,
-        callback=in_a_directory,
+        "Keep in this file how far it is, and go on from there if it exists.", **FILE_TO_WRITE
     )
     repair: bool = option("Rebuild damaged snapshots if that can be proven right.", default=False)
 

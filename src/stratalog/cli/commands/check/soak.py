@@ -13,9 +13,8 @@ import typer
 
 from stratalog.cli import exits, output
 from stratalog.cli.groups import option
-from stratalog.cli.parameters import DURATION, Url
+from stratalog.cli.parameters import DURATION, FILE_TO_WRITE, Url
 from stratalog.cli.reply import Reply
-from stratalog.cli.values import in_a_directory
 from stratalog.errors import Exists
 from stratalog.store import open_store, redact
 
@@ -40,12 +39,7 @@ class Load:
     force: bool = option(
         "Also write to a log that exists. It is not collected then.", default=False
     )
-    history: Path | None = option(
-        "Write every operation, as JSON lines.",
-        dir_okay=False,
-        callback=in_a_directory,
-        metavar="FILE",
-    )
+    history: Path | None = option("Write every operation, as JSON lines.", **FILE_TO_WRITE)
 
     @property
     def duration_s(self) -> float:

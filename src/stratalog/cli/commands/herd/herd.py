@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.groups import Commands, option
-from stratalog.cli.parameters import AGE_S, Dirty, Root
+from stratalog.cli.groups import Commands
+from stratalog.cli.parameters import AGE_S, Dirty, Root, Server
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
 
@@ -85,9 +85,7 @@ def list_logs(root: Root, *, reply: Reply) -> None:
 @herds.command("dirty")
 def list_dirty(
     root: Root,
-    worker: str = option(
-        "The name of this worker among the servers.", default="worker", metavar="NAME"
-    ),
+    worker: Server = "worker",
     *,
     dirty: Dirty,
     reply: Reply,

@@ -19,6 +19,7 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import (
     AGE_S,
     DURATION,
+    FILE_TO_WRITE,
     RECORDS,
     CursorName,
     Interval,
@@ -32,7 +33,6 @@ from stratalog.cli.parameters import (
 )
 from stratalog.cli.reply import Reply
 from stratalog.cli.spark_options import SparkOptions
-from stratalog.cli.values import in_a_directory
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +72,7 @@ class Plan:
     sweep: Sweep = False
     keep: Keep = 10
     report: Path | None = option(
-        "Where the page with the charts goes. \\[here, named by the time]",
-        metavar="FILE",
-        dir_okay=False,
-        callback=in_a_directory,
+        "Where the page with the charts goes. \\[here, named by the time]", **FILE_TO_WRITE
     )
 
     def check(self) -> None:

@@ -176,7 +176,11 @@ def loaded(file: Path) -> IndexSet:
 
 
 def _show(done: Compacted | CompactedLog) -> None:
-    read = _read(done)
+    from stratalog.objectlog.compaction import Compacted
+
+    read = ""
+    if not isinstance(done, Compacted):
+        read = f"; {output.count(done.read, 'record')} read, {done.live:,} live"
     if not done.fragments:
         output.say(f"nothing to drop{read}")
         return
@@ -197,11 +201,3 @@ def _facts(done: Compacted | CompactedLog) -> dict[str, object]:
         objects = done.removed.fragments + done.removed.snapshots
         return {**facts, "setsum": done.setsum.hexdigest(), "objects_deleted": objects}
     return {**facts, "read": done.read, "live": done.live, "objects_deleted": done.objects}
-
-
-def _read(done: Compacted | CompactedLog) -> str:
-    from stratalog.objectlog.compaction import Compacted
-
-    if isinstance(done, Compacted):
-        return ""
-    return f"; {output.count(done.read, 'record')} read, {done.live:,} live"

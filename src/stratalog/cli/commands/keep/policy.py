@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.commands.keep import policy_text
 from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import DURATION, FILE_TO_READ, PLACE, place
 from stratalog.cli.reply import Reply
@@ -115,7 +114,7 @@ def get_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
 
     done = _for_each(url, logs, load, reply)
     if logs is None:
-        reply.result(done[0], _facts, lambda alone: output.say_all(policy_text.lines(alone.policy)))
+        reply.result(done[0], _facts, lambda alone: output.say_all(_lines(alone.policy)))
     else:
         done_well = [each for each in done if each.error is None]
         reply.result(done_well, lambda done: [_facts(each) for each in done], _draw)
@@ -158,7 +157,7 @@ def set_policy(
     done = _for_each(url, logs, put, reply)
     count = sum(each.error is None for each in done)
     where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
-    text = "\n  ".join([f"set {where}", *policy_text.rules(policy)])
+    text = "\n  ".join([f"set {where}", *_rules(policy)])
     reply.done({"done": "set", "policy": policy.to_dict(), **_names(done)}, text)
     _end(done)
 
@@ -282,7 +281,7 @@ def _facts(done: _Done) -> dict[str, object]:
 def _draw(done: Sequence[_Done]) -> None:
     table = output.table("log", "policy", fold=("log", "policy"))
     for each in done:
-        rules = "-" if each.policy is None else "\n".join(policy_text.rules(each.policy))
+        rules = "-" if each.policy is None else "\n".join(_rules(each.policy))
         table.add_row(each.name or "", rules)
     output.draw(table)
 
@@ -293,3 +292,46 @@ def _end(done: Sequence[_Done]) -> None:
     output.warn_of(failed)
     if failed:
         raise typer.Exit(exits.NOT_HAPPENED)
+
+
+def _lines(policy: Policy | None) -> list[str]:
+    """What it says, and how far it has been applied."""
+    assert policy is not None
+    text = _rules(policy)
+    if policy.live is not None:
+        judged = "not asked yet" if policy.judged is None else f"asked up to {policy.judged:,}"
+        text.append(f"{'state':<10}{judged}")
+    if policy.epoch_us is not None:
+        text.append(f"{'set':<10}{output.moment(policy.epoch_us)} by {policy.writer}")
+    return text
+
+
+def _rules(policy: Policy) -> list[str]:
+    lines: list[str] = []
+    live, retain = policy.live, policy.retain
+    if live is not None and live.key is not None:
+        lines.append(f"{'live':<10}the last record of each {live.key}")
+        if live.tombstone is not None:
+            grace = "a day" if live.grace_s is None else f"{live.grace_s:,.0f} s"
+            lines.append(f"{'':<10}a tombstone ({live.tombstone}) for {grace}")
+    elif live is not None and live.sql is not None:
+        lines.append(f"{'live':<10}{live.sql}")
+    elif live is not None:
+        lines.append(f"{'live':<10}by a rule of a newer version")
+    if retain is not None:
+        parts = [] if retain.age_s is None else [f"{_lasting(retain.age_s)}"]
+        parts += [] if retain.bytes is None else [f"at most {output.size(retain.bytes)}"]
+        lines.append(f"{'retain':<10}{', '.join(parts)}")
+    if live is not None:
+        lines.append(
+            f"{'when':<10}less than {policy.live_share_min:g} of a fragment lives, "
+            f"{output.count(policy.new_records_min, 'new record')} or more"
+        )
+    return lines
+
+
+def _lasting(seconds: float) -> str:
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size and seconds % size == 0:
+            return output.count(int(seconds // size), unit)
+    return f"{seconds:g} seconds"
