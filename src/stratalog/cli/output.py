@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import msgspec
+
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -123,8 +125,6 @@ def write_json(document: object) -> None:
 
 
 def _as_json(document: object) -> bytes:
-    import msgspec
-
     return msgspec.json.encode(document) + b"\n"
 
 

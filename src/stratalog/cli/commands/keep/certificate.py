@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from stratalog.cli import output
@@ -13,7 +14,7 @@ from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply, Verbose
 from stratalog.cli.values import in_a_directory
 from stratalog.errors import Corrupt, NotFound, StratalogError
-from stratalog.store import redact
+from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.erasure import Certificate, CertificateReport
@@ -139,7 +140,6 @@ async def _stored(url: str, certificate_id: str | None, where: str | None) -> li
     """The certificates of a log that were asked for. ``NotFound`` if there is none to check."""
     from stratalog.objectlog.erasure import list_certificates, load_certificate
     from stratalog.objectlog.stored import load_manifest
-    from stratalog.store import open_store
 
     try:
         await load_manifest(open_store(url))
@@ -167,8 +167,6 @@ def write_certificate(certificate: Certificate, file: Path) -> None:
 
 
 def facts(certificate: Certificate) -> Any:
-    import msgspec
-
     return msgspec.json.decode(certificate.to_json())
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import typer
 
 from stratalog.cli import output
@@ -158,8 +159,6 @@ def check_there(url: str) -> None:
 
 def loaded(file: Path) -> IndexSet:
     """The set of offsets that a file holds, in its JSON or its binary form."""
-    import msgspec
-
     from stratalog.indexset import IndexSet
 
     data = file.read_bytes()

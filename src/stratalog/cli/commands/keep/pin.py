@@ -11,6 +11,7 @@ from stratalog.cli.parameters import DURATION, Name, Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict
 from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import open_store
 
 if TYPE_CHECKING:
     from stratalog.objectlog.holds import Pin, PinStore
@@ -72,7 +73,6 @@ def create_pin(url: Url, name: Name, *, pin: NewPin, reply: Reply) -> None:
 
     async def work() -> Pin:
         from stratalog.objectlog.stored import load_manifest
-        from stratalog.store import open_store
 
         first = pin.from_offset
         if first is None:

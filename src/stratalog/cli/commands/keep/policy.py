@@ -16,10 +16,11 @@ from stratalog.cli.parameters import DURATION, FILE_TO_READ, PLACE, place
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, size_bytes
 from stratalog.errors import NotFound, StratalogError
+from stratalog.ordered import gather_bounded
+from stratalog.store import Store, open_store
 
 if TYPE_CHECKING:
     from stratalog.objectlog import Policy
-    from stratalog.store import Store
 
 T = TypeVar("T")
 
@@ -206,7 +207,6 @@ def _for_each(
     """Do it to the log at this place, whose error is the command's; or to some of a herd."""
     if patterns is not None:
         return reply.run(_in_a_herd(url, patterns, work))
-    from stratalog.store import open_store
 
     async def alone() -> list[_Done]:
         return [_Done(None, await work(open_store(url)))]
@@ -218,7 +218,6 @@ async def _in_a_herd(
     root: str, patterns: Sequence[str], work: Callable[[Store], Awaitable[Policy | None]]
 ) -> list[_Done]:
     from stratalog.herd import Herd
-    from stratalog.ordered import gather_bounded
 
     async with Herd.open(root) as herd:
         names = [

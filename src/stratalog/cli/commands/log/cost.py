@@ -12,11 +12,10 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, unreadable
-from stratalog.store import redact
+from stratalog.store import Usage, redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.cost import Bill, Prices, Stored
-    from stratalog.store import Usage
 
 T = TypeVar("T")
 
@@ -46,7 +45,6 @@ class Assumed:
     def usage(self) -> Usage | None:
         """What is asked for in a month, as far as anything is said about that."""
         from stratalog.objectlog.cost import Measured, Rates
-        from stratalog.store import Usage
 
         usages = [_read(file, Measured.from_json).a_month for file in self.stats or ()]
         if self.appends_per_second or self.followers:

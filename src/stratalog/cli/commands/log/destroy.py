@@ -9,11 +9,10 @@ from stratalog.cli.confirm import confirm, require_terminal
 from stratalog.cli.parameters import Url, Yes
 from stratalog.cli.reply import Reply
 from stratalog.errors import NotFound
-from stratalog.store import open_store, redact
+from stratalog.store import Store, open_store, redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.stored import Manifest
-    from stratalog.store import Store
 
 
 def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:

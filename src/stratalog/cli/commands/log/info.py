@@ -10,13 +10,12 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Denied, Invalid
-from stratalog.store import open_store, redact
+from stratalog.store import Store, open_store, redact
 
 if TYPE_CHECKING:
     from stratalog.cli.commands.log.tree import Branch
     from stratalog.objectlog import Manifest
     from stratalog.objectlog.holds import Pin
-    from stratalog.store import Store
 
 TIES = {
     "seal": "sealed at",
@@ -48,7 +47,6 @@ def info(
     """
     if everything and not tree:
         raise Invalid("--all goes with --tree", hint="Add --tree.")
-    from stratalog.cli.commands.log.tree import load_tree, picture
     from stratalog.objectlog.stored import load_any_manifest
 
     store = open_store(url)
@@ -56,6 +54,8 @@ def info(
     async def work() -> tuple[Manifest, Branch | None, list[Pin] | None]:
         if not tree:
             return (await load_any_manifest(store))[0], None, await _pins(store)
+        from stratalog.cli.commands.log.tree import load_tree
+
         with reply.progress("reading the tree", unit="nodes"):
             return *await load_tree(store, everything=everything), await _pins(store)
 
@@ -65,6 +65,8 @@ def info(
     def show(facts: dict[str, object]) -> None:
         _draw(facts)
         if branch is not None:
+            from stratalog.cli.commands.log.tree import picture
+
             output.say("")
             output.draw(picture(manifest, branch))
 

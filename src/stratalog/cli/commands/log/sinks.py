@@ -9,6 +9,7 @@ from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import NotFound
 from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import PatientStore, open_store
 
 sinks = Commands(
     "sinks",
@@ -27,7 +28,6 @@ def list_sinks(url: Url, *, reply: Reply) -> None:
     async def work() -> list[tuple[str, int]]:
         from stratalog.objectlog.bulk import LINK_TIMEOUT_S
         from stratalog.objectlog.stored import load_manifest
-        from stratalog.store import PatientStore, open_store
 
         store = PatientStore(open_store(url), DEFAULT_RUNTIME, LINK_TIMEOUT_S)
         manifest, _ = await load_manifest(store)
