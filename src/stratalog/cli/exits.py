@@ -60,7 +60,7 @@ def exit_code(error: StratalogError) -> int:
     return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
 
 
-def end(*, is_damaged: bool, is_partial: bool) -> None:
+def end(*, is_damaged: bool, is_partial: bool = False) -> None:
     """Exit with a code if something is damaged, or if some logs were not done."""
     if is_damaged:
         raise typer.Exit(CORRUPT)

@@ -82,8 +82,7 @@ def check_of_disk(directory: Directory, *, reply: Reply) -> None:
     with reply.late_progress("checking", unit="bytes") as on_progress:
         report = reply.run(check_disk(directory, on_progress=on_progress))
     reply.result(report, lambda report: report.to_dict(), _show_check)
-    if not report.clean:
-        raise typer.Exit(exits.CORRUPT)
+    exits.end(is_damaged=not report.clean)
 
 
 def _show_info(report: DiskReport) -> None:

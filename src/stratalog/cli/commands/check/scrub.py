@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from stratalog.cli import exits, output
 from stratalog.cli.groups import option
 from stratalog.cli.parameters import FILE_TO_WRITE, Url
@@ -52,32 +50,26 @@ def scrub(url: Url, *, how: How, reply: Reply) -> None:
       stratalog scrub orders-log --json | jq '.damages[] | {kind, path}'
     """
     from stratalog.objectlog import ScrubOptions
+    from stratalog.objectlog.check import repair
+    from stratalog.objectlog.check import scrub as examine
 
     options = ScrubOptions(processes=how.processes, bodies=how.bodies)
+    with (
+        closing(_ResumeFile(how.resume)) as file,
+        reply.late_progress("scrubbing", unit="records") as advance,
+    ):
 
-    async def work() -> _Result:
-        from stratalog.objectlog.check import repair as repairing
-        from stratalog.objectlog.check import scrub as examine
+        def on_progress(report: ScrubReport) -> None:
+            first = report.first_offset
+            advance(report.next_offset - first, report.limit_offset - first)
+            file.note(report)
 
-        with (
-            closing(_ResumeFile(how.resume)) as file,
-            reply.late_progress("scrubbing", unit="records") as advance,
-        ):
-
-            def on_progress(report: ScrubReport) -> None:
-                first = report.first_offset
-                advance(report.next_offset - first, report.limit_offset - first)
-                file.note(report)
-
-            earlier = file.load()
-            report = await examine(url, options=options, on_progress=on_progress, resume=earlier)
-            file.last = report
-        return _Result(report, await repairing(url, report) if how.repair else None)
-
-    result = reply.run(work())
+        earlier = file.load()
+        work = examine(url, options=options, on_progress=on_progress, resume=earlier)
+        report = file.last = reply.run(work)
+    result = _Result(report, reply.run(repair(url, report)) if how.repair else None)
     reply.result(result, _facts, _show)
-    if not result.is_well:
-        raise typer.Exit(exits.CORRUPT)
+    exits.end(is_damaged=not result.is_well)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from stratalog.cli import exits, output
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
@@ -35,8 +33,7 @@ def verify(url: Url, *, reply: Reply) -> None:
     with reply.late_progress("verifying", unit="records") as on_progress:
         report = reply.run(examine(url, on_progress=on_progress))
     reply.result(report, lambda report: {**report.to_dict(), "url": redact(report.url)}, show)
-    if not report.proven:
-        raise typer.Exit(exits.CORRUPT)
+    exits.end(is_damaged=not report.proven)
 
 
 def show(report: VerifyReport) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -114,11 +113,7 @@ def find_dirty(root: str, server: str, dirty: Dirty, reply: Reply) -> None:
         async with Herd.open(root, server=server) as herd:
             return await roll_up(herd, options=options)
 
-    reply.result(reply.run(work()), _facts, _show)
-
-
-def _facts(found: RolledUp) -> object:
-    return {**asdict(found), "dirty": [asdict(each) for each in found.dirty]}
+    reply.result(reply.run(work()), lambda found: found, _show)
 
 
 def _show(found: RolledUp) -> None:

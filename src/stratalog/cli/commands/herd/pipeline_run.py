@@ -138,7 +138,7 @@ def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
         if plan.every is not None:
             rounds = Rounds(show, plan.report, reply)
             _run_rounds(session, root, plan, options, rounds)
-            exits.end(is_damaged=rounds.is_damaged, is_partial=False)
+            exits.end(is_damaged=rounds.is_damaged)
             return
         from stratalog.pipeline.run import run_pipeline
 

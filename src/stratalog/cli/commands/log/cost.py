@@ -78,42 +78,29 @@ def cost(url: Url, *, assumed: Assumed, reply: Reply) -> None:
       stratalog cost s3://bucket/orders --prices s3.toml --stats writer.json
       stratalog cost orders-log --prices s3.toml --appends-per-second 50 --interval-s 1
     """
-    from stratalog.objectlog.cost import bill, measure_storage
+    from stratalog.objectlog.cost import bill, measure_storage, storage_cost
 
     prices, usage = assumed.listed(), assumed.usage()
     with reply.progress("listing", unit="objects") as advance:
         stored = reply.run(measure_storage(url, on_progress=advance))
     made = None if prices is None else bill(prices, stored.total.bytes, usage)
-    reply.result(_Cost(stored, prices, usage, made), _facts, _show)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    stored: Stored
-    prices: Prices | None
-    usage: Usage | None
-    bill: Bill | None
-
-
-def _facts(cost: _Cost) -> object:
-    return {
-        "url": redact(cost.stored.url),
-        "stored": cost.stored.amounts,
-        "total": cost.stored.total,
-        "usage_per_month": cost.usage,
-        "bill": cost.bill,
-        "cost_per_month": None if cost.bill is None else cost.bill.total,
+    facts = {
+        "url": redact(stored.url),
+        "stored": stored.amounts,
+        "total": stored.total,
+        "usage_per_month": usage,
+        "bill": made,
+        "cost_per_month": None if made is None else made.total,
     }
 
+    def show(stored: Stored) -> None:
+        _draw_stored(stored, {} if prices is None else storage_cost(prices, stored))
+        if made is not None:
+            _draw_bill(made)
+        elif usage is not None:
+            _draw_usage(usage)
 
-def _show(cost: _Cost) -> None:
-    from stratalog.objectlog.cost import storage_cost
-
-    _draw_stored(cost.stored, {} if cost.prices is None else storage_cost(cost.prices, cost.stored))
-    if cost.bill is not None:
-        _draw_bill(cost.bill)
-    elif cost.usage is not None:
-        _draw_usage(cost.usage)
+    reply.result(stored, lambda _: facts, show)
 
 
 def _draw_stored(stored: Stored, costs: Mapping[str, float]) -> None:
