@@ -11,6 +11,3 @@ def main() -> None:
     from stratalog.cli.parameters import OWN_PROCESS
 
     app(prog_name="stratalog", obj=OWN_PROCESS)
-
-
-__all__ = ["main"]

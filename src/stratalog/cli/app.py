@@ -29,8 +29,7 @@ from stratalog.cli.commands.log.init import init
 from stratalog.cli.commands.log.seal import migrate, seal
 from stratalog.cli.commands.log.sinks import sinks
 from stratalog.cli.commands.records.append import append
-from stratalog.cli.commands.records.follow import follow
-from stratalog.cli.commands.records.read import read
+from stratalog.cli.commands.records.read import follow, read
 from stratalog.cli.exits import exits_as_text
 from stratalog.cli.groups import spread
 from stratalog.cli.program import Program

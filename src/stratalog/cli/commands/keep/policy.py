@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -201,21 +201,17 @@ class _Done:
 def _for_each(
     url: str,
     patterns: Sequence[str] | None,
-    work: Callable[[Store], Awaitable[Policy | None]],
+    work: Callable[[Store], Coroutine[Any, Any, Policy | None]],
     reply: Reply,
 ) -> list[_Done]:
     """Do it to the log at this place, whose error is the command's; or to some of a herd."""
     if patterns is not None:
         return reply.run(_in_a_herd(url, patterns, work))
-
-    async def alone() -> list[_Done]:
-        return [_Done(None, await work(open_store(url)))]
-
-    return reply.run(alone())
+    return [_Done(None, reply.run(work(open_store(url))))]
 
 
 async def _in_a_herd(
-    root: str, patterns: Sequence[str], work: Callable[[Store], Awaitable[Policy | None]]
+    root: str, patterns: Sequence[str], work: Callable[[Store], Coroutine[Any, Any, Policy | None]]
 ) -> list[_Done]:
     from stratalog.herd import Herd
 
