@@ -139,14 +139,10 @@ class _Soak:
             await pause(self._stopping, self.options.duration_s)
             self._stopping.set()
             await asyncio.gather(*writers)
-            await self._bury()
+            if self._abandoned:  # They finish, which takes no longer than their time-out.
+                await asyncio.wait(self._abandoned)
             await self._drain(follower)
             reporting.cancel()
-
-    async def _bury(self) -> None:
-        """Wait until abandoned writers have finished, which takes no longer than their time-out."""
-        if self._abandoned:
-            await asyncio.wait(self._abandoned)
 
     async def _drain(self, follower: asyncio.Task[None]) -> None:
         """Let the follower read up to the present tail."""

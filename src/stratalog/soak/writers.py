@@ -84,33 +84,33 @@ def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[Non
     return open_writer
 
 
+@dataclass
 class Supply:
     """The records that are due and not yet taken by a caller."""
 
-    def __init__(self, options: SoakOptions, ledger: Ledger, runtime: Runtime) -> None:
-        self._options = options
-        self._ledger = ledger
-        self._runtime = runtime
-        self._waiting = 0
+    options: SoakOptions
+    ledger: Ledger
+    runtime: Runtime
+    waiting: int = 0
 
     async def fill(self, stopping: asyncio.Event) -> None:
         """Make records due, at a wandering pace, while the reader keeps up."""
-        pace = Pace(self._options.rate, self._runtime.random)
+        pace = Pace(self.options.rate, self.runtime.random)
         clock = asyncio.get_running_loop().time
         started_s, given = clock(), 0
-        backlog_max = max(1, int(BACKLOG_S_MAX * self._options.rate))
+        backlog_max = max(1, int(BACKLOG_S_MAX * self.options.rate))
         while not stopping.is_set():
             due = pace.due(clock() - started_s)
-            if self._ledger.lag < self._options.lag_max:
-                self._waiting = min(self._waiting + due - given, backlog_max)
+            if self.ledger.lag < self.options.lag_max:
+                self.waiting = min(self.waiting + due - given, backlog_max)
             given = due
             await asyncio.sleep(TICK_S)
 
     def take(self) -> int:
         """How many records a caller is to append now; it may be none."""
-        most = min(self._waiting, BATCH_RECORDS_MAX)
-        count = min(most, 1 + int(self._runtime.random() * most))
-        self._waiting -= count
+        most = min(self.waiting, BATCH_RECORDS_MAX)
+        count = min(most, 1 + int(self.runtime.random() * most))
+        self.waiting -= count
         return count
 
 

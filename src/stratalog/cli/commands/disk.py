@@ -106,6 +106,9 @@ def _show_info(report: DiskReport) -> None:
 
 
 def _row(each: PartitionReport) -> list[str]:
+    from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES
+
+    entry_bytes = sum(segment.bytes - SEGMENT_OVERHEAD_BYTES for segment in each.segments)
     checkpoint = f"{each.checkpoint:,} ({output.size(each.checkpoint_bytes)})"
     return [
         each.name,
@@ -117,14 +120,8 @@ def _row(each: PartitionReport) -> list[str]:
         f"{len(each.segments):,}",
         output.size(each.bytes),
         _share(each.live_entries, each.entries),
-        _share(each.live_bytes, sum(_entry_bytes(segment) for segment in each.segments)),
+        _share(each.live_bytes, entry_bytes),
     ]
-
-
-def _entry_bytes(segment: SegmentReport) -> int:
-    from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES
-
-    return segment.bytes - SEGMENT_OVERHEAD_BYTES
 
 
 def _share(part: int, whole: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -73,7 +73,7 @@ def read(
         async with LogReader.open(url, pin=stretch.pin, options=options) as log:
             start, stop, total = await _bounds(url, log, stretch)
             batches = log.batches(start, stop, stretch.from_time, stretch.to_time)
-            shown = _is_file(sys.stdout.fileno) and not reply.as_json
+            shown = _is_file() and not reply.as_json
             with output.progress("reading", total, unit="records", shown=shown) as advance:
                 done = 0
                 async with aclosing(_limited(batches, stretch.limit)) as parts:
@@ -155,9 +155,9 @@ async def _limited(
                 return
 
 
-def _is_file(fileno: Callable[[], int]) -> bool:
+def _is_file() -> bool:
     """Whether the output goes to a file. In a pipe, a bar would disturb the next program."""
     try:
-        return stat.S_ISREG(os.fstat(fileno()).st_mode)
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
     except OSError:
         return False
