@@ -194,9 +194,6 @@ def verify(
 pipelines.command("run")(run)
 
 
-# What the jobs did, for programs
-
-
 def _facts(done: Materialized | HerdCollect) -> object:
     facts = output.fields_of(done, *(each.name for each in fields(done)))
     return {**facts, "troubles": _plain(done.troubles), "records": done.records}

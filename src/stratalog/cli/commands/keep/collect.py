@@ -76,9 +76,6 @@ def collect(url: Url, *, how: How, reply: Reply) -> None:
         reply.result(reply.run(work), _done_facts, _show_done)
 
 
-# Collecting
-
-
 @dataclass(frozen=True, slots=True)
 class _Done:
     collected: Collected
@@ -120,9 +117,6 @@ def _show_done(done: _Done) -> None:
         requests = output.count(removed.requests, "request")
         output.say(f"deleted {fragments} and {snapshots} with {requests}")
     output.say(f"the log begins at offset {collected.first_offset}, held by {_who(done.held_by)}")
-
-
-# Looking
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +183,6 @@ def _verdict(cursor: Cursor, outlook: Outlook) -> str:
     if held != cursor.offset:
         return f"counts as {held:,}: its way back was cut off"
     return "holds" if held == outlook.cut else "further on"
-
-
-# Cancelling
 
 
 def _cancel(collector: Collector, reply: Reply) -> None:

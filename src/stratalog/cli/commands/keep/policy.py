@@ -188,9 +188,6 @@ def remove_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
     _end(done)
 
 
-# The logs
-
-
 @dataclass(frozen=True, slots=True)
 class _Done:
     name: str | None
@@ -253,9 +250,6 @@ async def _why_none(store: Store, error: NotFound) -> NotFound:
     )
 
 
-# Showing
-
-
 def _names(done: Sequence[_Done]) -> dict[str, object]:
     """The logs of a herd for which it was done. A log alone has no name."""
     names = [each.name for each in done if each.error is None]
@@ -285,8 +279,7 @@ def _end(done: Sequence[_Done]) -> None:
     """Warn of the logs that failed. They are not among the results."""
     failed = [f"the log {each.name}: {each.error}" for each in done if each.error is not None]
     output.warn_of(failed)
-    if failed:
-        raise typer.Exit(exits.NOT_HAPPENED)
+    exits.end(is_damaged=False, is_partial=bool(failed))
 
 
 def _lines(policy: Policy | None) -> list[str]:
