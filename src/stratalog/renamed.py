@@ -3,8 +3,6 @@
 Functions keep a note of their old names in ``RENAMED``, so that tools can list them.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys
@@ -30,45 +28,42 @@ def renamed_parameters(**new_names: str) -> Callable[[Callable[P, R]], Callable[
         def translate(kwargs: dict[str, object]) -> None:
             for old, new in new_names.items():
                 if old in kwargs:
-                    _warn(f"the parameter {old!r} of {function.__qualname__}", new, 4)
+                    _warn(f"the parameter {old!r} of {function.__qualname__}", new)
                     if new in kwargs:
                         raise TypeError(f"{old!r} is the old name of {new!r}: give only one")
                     kwargs[new] = kwargs.pop(old)
 
-        @functools.wraps(function)
-        def translated(*args: P.args, **kwargs: P.kwargs) -> R:
-            translate(kwargs)
-            return function(*args, **kwargs)
-
-        @functools.wraps(function)
-        async def awaited(*args: P.args, **kwargs: P.kwargs) -> object:
-            translate(kwargs)
-            return await cast(Awaitable[object], function(*args, **kwargs))
-
-        chosen = awaited if inspect.iscoroutinefunction(function) else translated
-        setattr(chosen, RENAMED, new_names)
-        return cast(Callable[P, R], chosen)
+        return _noted(function, translate, new_names)
 
     return decorate
 
 
 def renamed_function(old: str, function: Callable[P, R]) -> Callable[P, R]:
     """A function or method under the name that it had before."""
+    new = function.__name__
+    return _noted(function, lambda _: _warn(old, new), {old: new})
+
+
+def _noted(
+    function: Callable[P, R],
+    before: Callable[[dict[str, object]], None],
+    new_names: Mapping[str, str],
+) -> Callable[P, R]:
+    """The function, with something to be done before each call of it."""
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        _warn(old, function.__name__)
+        before(kwargs)
         return function(*args, **kwargs)
 
     @functools.wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> object:
-        _warn(old, function.__name__)
+        before(kwargs)
         return await cast(Awaitable[object], function(*args, **kwargs))
 
-    is_async = inspect.iscoroutinefunction(function)
-    under_its_old_name = cast(Callable[P, R], awaited if is_async else called)
-    setattr(under_its_old_name, RENAMED, {old: function.__name__})
-    return under_its_old_name
+    chosen = awaited if inspect.iscoroutinefunction(function) else called
+    setattr(chosen, RENAMED, new_names)
+    return cast(Callable[P, R], chosen)
 
 
 def renamed_modules(new_names: Mapping[str, str]) -> None:
@@ -89,10 +84,10 @@ class _RenamedModules(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         new = self._new_names[module.__name__]
-        _warn(f"the module {module.__name__}", new)
+        _warn(f"the module {module.__name__}", new, stacklevel=3)
         home = import_module(new)
         vars(module)["__getattr__"] = lambda name: getattr(home, name)
 
 
-def _warn(old: str, new: str, stacklevel: int = 3) -> None:
+def _warn(old: str, new: str, stacklevel: int = 4) -> None:
     warnings.warn(f"{old} is called {new!r} now", DeprecationWarning, stacklevel=stacklevel)

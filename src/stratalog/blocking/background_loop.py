@@ -8,8 +8,6 @@ A forked child inherits objects but no threads. It gets a loop thread of its own
 that was opened in the parent says so instead of waiting for ever for a thread that is not there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib
@@ -55,7 +53,8 @@ class LoopThread:
     """Runs coroutines for other threads of this process."""
 
     def __init__(self) -> None:
-        self._inherited = False
+        self.inherited = False
+        """Whether this is the parent's, seen from a forked child."""
         self._waiting: set[Future[Any]] = set()
         self._loop = _Loop()
         self._thread = threading.Thread(target=self._run, name="stratalog-sync", daemon=True)
@@ -68,16 +67,8 @@ class LoopThread:
         any coroutine is, and an append that is under way goes on.
         """
 
-        async def call() -> T:
-            return await start()
-
         self.check()
-        coroutine = call()
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()
-            raise _ending() from None
+        future = self._start(start)
         self._remember(future)
         try:
             return future.result()
@@ -129,21 +120,13 @@ class LoopThread:
 
     def begin(self, start: Callable[[], Awaitable[object]]) -> None:
         """Run something to its end without waiting. Used where nothing may block or raise."""
-
-        async def call() -> None:
-            await start()
-
-        if self._inherited or not self._thread.is_alive():
-            return
-        coroutine = call()
-        try:
-            asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()
+        if not self.inherited and self._thread.is_alive():
+            with contextlib.suppress(Closed):
+                self._start(start)
 
     def check(self) -> None:
         """Refuse a call that would wait for ever."""
-        if self._inherited:
+        if self.inherited:
             raise Invalid(
                 "this object was opened in the parent process",
                 hint="Open it again after the fork, or send it to the process with pickle.",
@@ -154,13 +137,8 @@ class LoopThread:
                 hint="Use the async classes there, or make the call in another thread.",
             )
 
-    @property
-    def inherited(self) -> bool:
-        """Whether this is the parent's, seen from a forked child."""
-        return self._inherited
-
     def leave_to_parent(self) -> None:
-        self._inherited = True
+        self.inherited = True
         self._loop.drop_copy()
 
     def stop(self) -> None:
@@ -170,6 +148,17 @@ class LoopThread:
         except RuntimeError:
             return
         self._thread.join(STOP_S_MAX)
+
+    def _start(self, start: Callable[[], Awaitable[T]]) -> Future[T]:
+        async def call() -> T:
+            return await start()
+
+        coroutine = call()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise _ending() from None
 
     def _run(self) -> None:
         loop = self._loop

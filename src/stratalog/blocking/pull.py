@@ -4,8 +4,6 @@ Items are pulled when they are asked for, a few at a time where they are small: 
 thread costs as much as a hundred records. What the async iterator reads ahead goes on meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections import deque

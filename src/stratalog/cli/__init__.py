@@ -4,8 +4,6 @@ Nothing of the terminal (Typer, Rich) is loaded before ``main`` runs, and what a
 Rich only when it draws.
 """
 
-from __future__ import annotations
-
 
 def main() -> None:
     """Run the command line and leave the process with one of the codes in ``cli.exits``."""
@@ -13,6 +11,3 @@ def main() -> None:
     from stratalog.cli.parameters import OWN_PROCESS
 
     app(prog_name="stratalog", obj=OWN_PROCESS)
-
-
-__all__ = ["main"]

@@ -1,7 +1,5 @@
 """The commands and what they have in common: one program, its help, its version."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -28,12 +26,10 @@ from stratalog.cli.commands.log.destroy import destroy
 from stratalog.cli.commands.log.fork import fork
 from stratalog.cli.commands.log.info import info
 from stratalog.cli.commands.log.init import init
-from stratalog.cli.commands.log.migrate import migrate
-from stratalog.cli.commands.log.seal import seal
+from stratalog.cli.commands.log.seal import migrate, seal
 from stratalog.cli.commands.log.sinks import sinks
 from stratalog.cli.commands.records.append import append
-from stratalog.cli.commands.records.follow import follow
-from stratalog.cli.commands.records.read import read
+from stratalog.cli.commands.records.read import follow, read
 from stratalog.cli.exits import exits_as_text
 from stratalog.cli.groups import spread
 from stratalog.cli.program import Program
@@ -96,11 +92,5 @@ for command in (
     soak,
 ):
     app.command()(spread(command))
-app.add_typer(cursors)
-app.add_typer(pins)
-app.add_typer(certificates)
-app.add_typer(policies)
-app.add_typer(sinks)
-app.add_typer(herds)
-app.add_typer(pipelines)
-app.add_typer(disks)
+for group in (cursors, pins, certificates, policies, sinks, herds, pipelines, disks):
+    app.add_typer(group)

@@ -1,7 +1,5 @@
 """A person confirms what cannot be undone."""
 
-from __future__ import annotations
-
 import sys
 
 from stratalog.errors import Invalid, NotHappened

@@ -1,8 +1,8 @@
 """What the exit codes mean. One table: the help shows it, the program uses it. Keep stable."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
+
+import typer
 
 from stratalog import errors
 from stratalog.errors import StratalogError
@@ -60,7 +60,14 @@ def exit_code(error: StratalogError) -> int:
     return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
 
 
+def end(*, is_damaged: bool, is_partial: bool = False) -> None:
+    """Exit with a code if something is damaged, or if some logs were not done."""
+    if is_damaged:
+        raise typer.Exit(CORRUPT)
+    if is_partial:
+        raise typer.Exit(NOT_HAPPENED)
+
+
 def exits_as_text() -> str:
-    """The table for people."""
     lines = (f"  {each.code:>3}  {each.meaning}" for each in EXITS)
     return "Exit codes:\n" + "\n".join(lines)

@@ -4,12 +4,10 @@ A command takes a dataclass, and each field of it is an option of the command: w
 commands understand is written once, and what one command needs together is handed on together.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from inspect import Parameter
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -37,7 +35,7 @@ class Commands(typer.Typer):
 
 
 def option(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
-    """A field that is an option, called as the field is if it has no names of its own."""
+    """A field or parameter that is an option, called as that is if it has no names of its own."""
     return field(default=default, metadata={"names": names, "help": help, **settings})
 
 
@@ -60,20 +58,24 @@ def _flat(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
     for each in parameters:
         if is_dataclass(each.annotation):
             yield from _flat(_parameters(each.annotation))
+        elif isinstance(each.default, Field):
+            yield _option(each.name, each.annotation, each.default)
         else:
             yield each.replace(kind=Parameter.KEYWORD_ONLY)
 
 
 def _parameters(group: Any) -> Iterator[Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    for each in fields(group):
-        default = Parameter.empty if each.default is MISSING else each.default
-        annotation = hints[each.name]
-        if each.metadata:
-            settings = dict(each.metadata)
-            names = settings.pop("names") or (f"--{each.name.replace('_', '-')}",)
-            annotation = Annotated[annotation, typer.Option(*names, **settings)]
-        yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return (_option(each.name, hints[each.name], each) for each in fields(group))
+
+
+def _option(name: str, annotation: Any, declared: Field[Any]) -> Parameter:
+    if declared.metadata:
+        settings = dict(declared.metadata)
+        names = settings.pop("names") or (f"--{name.replace('_', '-')}",)
+        annotation = Annotated[annotation, typer.Option(*names, **settings)]
+    default = Parameter.empty if declared.default is MISSING else declared.default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _collected(group: Any, given: dict[str, Any]) -> Any:

@@ -1,7 +1,5 @@
 """How the help pages look: what stands for a value has a name, and no type of Python's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from typer.core import TyperArgument, TyperGroup

@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import msgspec
+
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -107,7 +109,6 @@ def facts(*, overflow: Literal["fold", "ellipsis"] = "ellipsis") -> Table:
 
 
 def styled(text: str, style: str) -> Text:
-    """A cell of a table in a colour."""
     from rich.text import Text
 
     return Text(text, style)
@@ -124,8 +125,6 @@ def write_json(document: object) -> None:
 
 
 def _as_json(document: object) -> bytes:
-    import msgspec
-
     return msgspec.json.encode(document) + b"\n"
 
 
@@ -227,6 +226,11 @@ def late_progress(what: str, *, unit: str, shown: bool) -> Iterator[Callable[[in
             advance(done)
 
         yield on_progress
+
+
+def fields_of(value: object, *names: str) -> dict[str, object]:
+    """What programs are told of a value, as it is called there."""
+    return {name: getattr(value, name) for name in names}
 
 
 def count(number: int, noun: str) -> str:

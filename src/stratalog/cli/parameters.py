@@ -1,14 +1,12 @@
 """The arguments and options that commands share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from stratalog.cli.groups import option
-from stratalog.cli.values import duration_s
+from stratalog.cli.values import duration_s, in_a_directory
 from stratalog.errors import Invalid
 
 OWN_PROCESS = "a process of its own"
@@ -41,6 +39,9 @@ DURATION: Any = {"parser": duration_s, "metavar": "DURATION"}
 FILE_TO_READ: Any = {"metavar": "FILE", "exists": True, "dir_okay": False}
 """How an option takes a file that must be there."""
 
+FILE_TO_WRITE: Any = {"metavar": "FILE", "dir_okay": False, "callback": in_a_directory}
+"""How an option takes a file whose directory must be there."""
+
 Url = Annotated[str, place("URL", f"The log: {PLACE} {CREDENTIALS}")]
 Root = Annotated[str, place("ROOT", f"The herd: {PLACE} {CREDENTIALS}")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and underscores.")]
@@ -50,13 +51,27 @@ Interval = Annotated[
     typer.Option(metavar="SECONDS", min=0, help="What slow readers get before deletions begin."),
 ]
 
+Server = Annotated[
+    str, typer.Option(metavar="NAME", help="The name of this worker among the servers.")
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="Keep the latest record of each key: an expression over body, offset, "
+        "timestamp and log.",
+    ),
+]
+Job = Annotated[str, typer.Option(metavar="NAME", help="The job: its outputs lie under its name.")]
+CursorName = Annotated[
+    str, typer.Option("--cursor", metavar="NAME", help="The cursor up to which logs are compacted.")
+]
+Sweep = Annotated[bool, typer.Option("--sweep", help="Also delete the objects that nothing links.")]
+Keep = Annotated[int, typer.Option(metavar="N", min=1, help="How many audits are kept.")]
 
 AGE_S = 600.0
 RECORDS = 10_000
 
-Age = Annotated[
-    float | None, typer.Option(help="Select what has been dirty for so long.", **DURATION)
-]
 Records = Annotated[
     int, typer.Option(metavar="N", min=1, help="Select what has so many records waiting.")
 ]
@@ -64,8 +79,6 @@ Records = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Dirty:
-    """Which of the logs that have changed are selected."""
-
     age: float | None = option(
         "Select what has been dirty for so long.", show_default="10m", **DURATION
     )

@@ -5,8 +5,6 @@ object on standard error. A traceback appears only for a defect of ours. Whateve
 through ``redact`` first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -139,15 +137,7 @@ def _show_usage_error(error: typer.TyperException, as_json: bool) -> int:
     return exits.USAGE
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    del category, filename, lineno, file, line
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     output.complain("warning", "yellow", str(message))
 
 

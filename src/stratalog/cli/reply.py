@@ -1,7 +1,5 @@
 """How a command is run, and how it replies: as text to people, or as JSON to programs."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys
@@ -32,7 +30,8 @@ class Reply:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a command's work to its end. Ctrl-C cancels it, so that it can tidy up."""
-        return run(work, verbose=self.verbose)
+        with logged(self.verbose):
+            return asyncio.run(work)
 
     def progress(
         self, what: str, total: int | None = None, *, unit: str
@@ -52,6 +51,10 @@ class Reply:
             output.write_json(facts(value))
         else:
             show(value)
+
+    def done(self, facts: object, text: str) -> None:
+        """The result of a command that has done one thing, in words."""
+        self.result(text, lambda _: facts, output.say)
 
     def listing(
         self,
@@ -75,12 +78,6 @@ class Reply:
             output.draw(table)
 
         self.result(found, lambda found: [facts(each) for each in found], show)
-
-
-def run(work: Coroutine[Any, Any, T], *, verbose: bool) -> T:
-    """Run a command's work to its end. Ctrl-C cancels it, so that it can tidy up."""
-    with logged(verbose):
-        return asyncio.run(work)
 
 
 @contextmanager

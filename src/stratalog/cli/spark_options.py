@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,21 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Where Spark runs, and how it is set."""
-
     master: str | None = option(
         "Where Spark runs: local[4], spark://host:7077, yarn.", metavar="URL"
     )
     remote: str | None = option("A server of Spark Connect: sc://host:15002.", metavar="URL")
     conf: list[str] | None = option("A setting of Spark. May be repeated.", metavar="KEY=VALUE")
 
-    @contextmanager
-    def session(self) -> Iterator[SparkSession]:
-        """A session as the options say."""
+    def session(self) -> AbstractContextManager[SparkSession]:
         from stratalog.pipeline.session import session
 
-        with session(master=self.master, remote=self.remote, conf=self._settings()) as spark:
-            yield spark
+        return session(master=self.master, remote=self.remote, conf=self._settings())
 
     @contextmanager
     def over_herd(

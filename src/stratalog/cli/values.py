@@ -1,7 +1,5 @@
 """What the values of options are: times, durations, sizes, and files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -6,14 +6,3 @@ from stratalog.soak.ledger import Violation
 from stratalog.soak.options import SoakOptions
 from stratalog.soak.report import Figures, SoakReport
 from stratalog.soak.writers import OpenWriter, SoakWriter
-
-__all__ = [
-    "Figures",
-    "History",
-    "OpenWriter",
-    "SoakOptions",
-    "SoakReport",
-    "SoakWriter",
-    "Violation",
-    "soak",
-]

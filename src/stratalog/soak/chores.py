@@ -6,8 +6,6 @@ refused (``Conflict``, ``Trimmed``): it gives up and tries again later. A broken
 violation, and so is any other unexplained error.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
@@ -131,7 +129,8 @@ class Chores:
 
     async def _collect(self, _: asyncio.Event) -> None:
         assert self._cursor is not None, "a collecting soak holds a cursor"
-        kept = int(self.runtime.random() ** 2 * self._span())
+        offsets = self.sums.offsets()
+        kept = int(self.runtime.random() ** 2 * (offsets[-1] - offsets[0]))
         position = max(self._cursor.offset, self.ledger.next_offset - kept)
         self._cursor = await self._cursor.move(position)
         options = CollectorOptions(interval_s=COURTESY_S_MAX * self.runtime.random())
@@ -143,10 +142,6 @@ class Chores:
             self.ledger.violate(
                 "held", f"the log begins at {done.first_offset}, the cursor is at {position}"
             )
-
-    def _span(self) -> int:
-        offsets = self.sums.offsets()
-        return offsets[-1] - offsets[0]
 
     async def _sweep(self, _: asyncio.Event) -> None:
         done = await sweep(self.store, runtime=self.runtime)

@@ -9,11 +9,10 @@ A soak creates a log of its own, and collects it behind the follower. In an exis
 it collects nothing, since the records there belong to somebody else.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 
 from stratalog.errors import Corrupt, NotFound, StratalogError, Trimmed, Unavailable
@@ -72,28 +71,21 @@ async def _prepare(store: Store, options: SoakOptions, runtime: Runtime) -> bool
     return True
 
 
+@dataclass
 class _Soak:
-    """One run."""
+    store: Store
+    options: SoakOptions
+    alone: bool
+    open_writer: OpenWriter | None
+    history: History
+    on_progress: OnProgress | None
+    runtime: Runtime
 
-    def __init__(
-        self,
-        store: Store,
-        options: SoakOptions,
-        alone: bool,
-        open_writer: OpenWriter | None,
-        history: History,
-        on_progress: OnProgress | None,
-        runtime: Runtime,
-    ) -> None:
-        self._store = store
-        self._options = options
-        self._alone = alone
-        self._history = history
-        self._on_progress = on_progress
-        self._runtime = runtime
-        self._run = runtime.new_id(RUN_DIGITS)
+    def __post_init__(self) -> None:
+        self._run = self.runtime.new_id(RUN_DIGITS)
         self._abandoned: set[asyncio.Task[None]] = set()
-        self._open = open_writer or open_locally(store, runtime, self._abandoned)
+        local = open_locally(self.store, self.runtime, self._abandoned)
+        self._open = self.open_writer or local
         self._clock = asyncio.get_running_loop().time
         self._started_s = self._clock()
         self._stopping = asyncio.Event()
@@ -103,21 +95,21 @@ class _Soak:
         self._troubles = 0
 
     async def run(self) -> SoakReport:
-        async with LogReader.open(self._store, options=FOLLOWING, runtime=self._runtime) as reader:
+        async with LogReader.open(self.store, options=FOLLOWING, runtime=self.runtime) as reader:
             first = reader.tail
-            self._ledger = Ledger(self._run, first, alone=self._alone)
+            self._ledger = Ledger(self._run, first, alone=self.alone)
             self._sums = PrefixSums(first)
             self._writers = Writers(
-                self._run, self._options, self._ledger, self._history, self._runtime, self._open
+                self._run, self.options, self._ledger, self.history, self.runtime, self._open
             )
             self._chores = Chores(
-                self._store,
+                self.store,
                 self._run,
-                self._options,
+                self.options,
                 self._ledger,
                 self._sums,
-                self._history,
-                self._runtime,
+                self.history,
+                self.runtime,
             )
             await self._chores.hold(first)
             try:
@@ -128,8 +120,8 @@ class _Soak:
             except ExceptionGroup as errors:
                 raise _first(errors) from None
             finally:
-                await self._chores.release(tidy=self._alone)
-                self._history.close()
+                await self._chores.release(tidy=self.alone)
+                self.history.close()
         return self._report()
 
     async def _soak(self, reader: LogReader) -> None:
@@ -138,29 +130,25 @@ class _Soak:
             follower = group.create_task(self._follow(reader))
             reporting = group.create_task(self._report_progress())
             group.create_task(self._writers.supply.fill(self._stopping))
-            for chore in self._chores.all(self._stopping, collecting=self._alone):
+            for chore in self._chores.all(self._stopping, collecting=self.alone):
                 group.create_task(chore)
             writers = [
                 group.create_task(self._writers.keep_one(f"soak writer {number}", self._stopping))
-                for number in range(1, self._options.writers + 1)
+                for number in range(1, self.options.writers + 1)
             ]
-            await pause(self._stopping, self._options.duration_s)
+            await pause(self._stopping, self.options.duration_s)
             self._stopping.set()
             await asyncio.gather(*writers)
-            await self._bury()
+            if self._abandoned:  # They finish, which takes no longer than their time-out.
+                await asyncio.wait(self._abandoned)
             await self._drain(follower)
             reporting.cancel()
 
-    async def _bury(self) -> None:
-        """Wait until abandoned writers have finished, which takes no longer than their time-out."""
-        if self._abandoned:
-            await asyncio.wait(self._abandoned)
-
     async def _drain(self, follower: asyncio.Task[None]) -> None:
         """Let the follower read up to the present tail."""
-        async with LogReader.open(self._store, runtime=self._runtime) as reader:
+        async with LogReader.open(self.store, runtime=self.runtime) as reader:
             self._end = reader.tail
-        done, _ = await asyncio.wait([follower], timeout=self._options.drain_timeout_s)
+        done, _ = await asyncio.wait([follower], timeout=self.options.drain_timeout_s)
         if not done:
             raise Unavailable(
                 f"the reader is at {self._ledger.next_offset}, the log ends at {self._end}",
@@ -183,20 +171,20 @@ class _Soak:
 
     async def _read_on(self, reader: LogReader) -> None:
         following = reader.follow(self._ledger.next_offset, idle_timeout_s=IDLE_S)
-        noted = self._history.call("follow", "read")
+        noted = self.history.call("follow", "read")
         try:
             async with aclosing(following):
                 async for batch in following:
                     noted.records = described(self._ledger.see(batch))
                     bodies = body_views(batch.column(2))
-                    self._history.read(noted, batch.column(0)[0].as_py(), bodies)
-                    batch_sum = await self._runtime.compute(partial(sum_of_batch, batch))
+                    self.history.read(noted, batch.column(0)[0].as_py(), bodies)
+                    batch_sum = await self.runtime.compute(partial(sum_of_batch, batch))
                     self._sums.add(self._ledger.next_offset, batch_sum)
-                    noted = self._history.call("follow", "read")
+                    noted = self.history.call("follow", "read")
                     if self._has_read_all:
                         return
         finally:
-            self._history.drop(noted)
+            self.history.drop(noted)
 
     @property
     def _has_read_all(self) -> bool:
@@ -204,9 +192,9 @@ class _Soak:
 
     async def _check_stored(self) -> None:
         """Verify the stored log if it is the soak's own; another log may be of any length."""
-        if not self._alone:
+        if not self.alone:
             return
-        report = await verify(self._store, runtime=self._runtime)
+        report = await verify(self.store, runtime=self.runtime)
         for check in report.checks:
             if not check.held:
                 self._ledger.violate("stored", f"{check.name} does not hold: {check.evidence}")
@@ -223,8 +211,8 @@ class _Soak:
             since_s, before = self._lately
             self._rate = (acknowledged - before) / (now_s - since_s)
             self._lately = (now_s, acknowledged)
-            if self._on_progress is not None:
-                self._on_progress(self._figures(self._rate))
+            if self.on_progress is not None:
+                self.on_progress(self._figures(self._rate))
 
     def _figures(self, rate: float) -> Figures:
         ledger, writers, chores = self._ledger, self._writers, self._chores
@@ -258,7 +246,7 @@ class _Soak:
     def _report(self) -> SoakReport:
         elapsed_s = self._clock() - self._started_s
         return SoakReport(
-            url=self._store.url,
+            url=self.store.url,
             run=self._run,
             figures=self._figures(self._ledger.acknowledged / elapsed_s if elapsed_s else 0.0),
             violations=tuple(self._ledger.violations),
@@ -267,12 +255,7 @@ class _Soak:
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The most telling error: one of this library's, if there is one."""
-    found: list[BaseException] = []
-    ahead: list[BaseException] = [errors]
-    while ahead:
-        error = ahead.pop()
-        if isinstance(error, BaseExceptionGroup):
-            ahead += error.exceptions
-        else:
-            found.append(error)
-    return next((each for each in found if isinstance(each, StratalogError)), found[0])
+    error: BaseException = errors.subgroup(StratalogError) or errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[-1]
+    return error

@@ -14,8 +14,6 @@ use it. Persisted: keep stable.
     records      the bodies' own description: ``[writer, first number, count]``, in order
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Iterable, Sequence
@@ -32,14 +30,15 @@ Kind = Literal["append", "read", "tail"]
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """A recorded call."""
-
     process: str
     kind: Kind
     call_ns: int
-    digest: str
-    count: int
-    records: Sequence[tuple[int, int, int]]
+    return_ns: int | None = None
+    outcome: str = "unknown"
+    offset: int | None = None
+    count: int = 0
+    digest: str = ""
+    records: Sequence[tuple[int, int, int]] = ()
 
 
 class History:
@@ -58,30 +57,31 @@ class History:
         records: Sequence[tuple[int, int, int]] = (),
     ) -> Operation:
         """Record that an operation begins."""
-        wanted = self._file is not None and bodies
-        digest = digest_of(bodies) if wanted else ""
-        made = Operation(process, kind, self._now_ns(), digest, len(bodies), records)
+        digest = digest_of(bodies) if self._file is not None and bodies else ""
+        made = Operation(
+            process, kind, self._now_ns(), count=len(bodies), digest=digest, records=records
+        )
         if self._file is not None:
             self._under_way.add(made)
         return made
 
     def ok(self, operation: Operation, offset: int | None) -> None:
         """It returned: ``offset`` is that of the appended record, or the tail."""
-        self._write(operation, self._now_ns(), "ok", offset)
+        self._write(operation, "ok", offset)
 
     def read(self, operation: Operation, offset: int, bodies: Sequence[bytes | memoryview]) -> None:
         """A read returned these bodies."""
         if self._file is not None:
             operation.digest, operation.count = digest_of(bodies), len(bodies)
-        self._write(operation, self._now_ns(), "ok", offset)
+        self._write(operation, "ok", offset)
 
     def failed(self, operation: Operation) -> None:
         """It did not happen."""
-        self._write(operation, self._now_ns(), "failed", None)
+        self._write(operation, "failed")
 
     def unknown(self, operation: Operation) -> None:
         """It may have happened, or may still happen: it never returns."""
-        self._write(operation, None, "unknown", None)
+        self._write(operation, "unknown")
 
     def drop(self, operation: Operation) -> None:
         """Forget it: it sent no request."""
@@ -94,24 +94,13 @@ class History:
         if self._file is not None:
             self._file.flush()
 
-    def _write(
-        self, operation: Operation, return_ns: int | None, outcome: str, offset: int | None
-    ) -> None:
+    def _write(self, operation: Operation, outcome: str, offset: int | None = None) -> None:
         if self._file is None:
             return
         self._under_way.discard(operation)
-        line = {
-            "process": operation.process,
-            "kind": operation.kind,
-            "call_ns": operation.call_ns,
-            "return_ns": return_ns,
-            "outcome": outcome,
-            "offset": offset,
-            "count": operation.count,
-            "digest": operation.digest,
-            "records": operation.records,
-        }
-        self._file.write(msgspec.json.encode(line) + b"\n")
+        operation.outcome, operation.offset = outcome, offset
+        operation.return_ns = None if outcome == "unknown" else self._now_ns()
+        self._file.write(msgspec.json.encode(operation) + b"\n")
 
     def _now_ns(self) -> int:
         now_ns = int(asyncio.get_running_loop().time() * 1e9)

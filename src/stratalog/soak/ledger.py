@@ -20,12 +20,10 @@ reader, and those that ended in doubt: each may land, once, at any time.
 No I/O, no clock.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -70,8 +68,6 @@ class Violation(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One append under way."""
-
     writer: int
     first: int
     count: int
@@ -99,16 +95,14 @@ class Call:
         return self.outcome in ("ok", "unknown") and self.seen >= self.count
 
 
+@dataclass(slots=True, eq=False)
 class _Writer:
     """A writer number: one caller, with at most one append under way."""
 
-    __slots__ = ("called", "calls", "numbers", "retired")
-
-    def __init__(self) -> None:
-        self.numbers = Numbers()
-        self.calls: deque[Call] = deque()
-        self.called = 0
-        self.retired = False
+    numbers: Numbers = field(default_factory=Numbers)
+    calls: deque[Call] = field(default_factory=deque)
+    called: int = 0
+    retired: bool = False
 
 
 class Ledger:
@@ -122,7 +116,8 @@ class Ledger:
         self._acknowledged: list[tuple[int, int, Call]] = []
         self._acknowledgements = 0
         self._latest_us = 0
-        self._taken = first_offset
+        self.taken = first_offset
+        """All offsets below it are known to be taken: acknowledged, or read."""
         self.next_offset = first_offset
         self.called = self.acknowledged = self.failed = self.unknown = self.landed = 0
         self.read = self.others = 0
@@ -130,14 +125,9 @@ class Ledger:
         self.violations: list[Violation] = []
 
     @property
-    def taken(self) -> int:
-        """All offsets below it are known to be taken: acknowledged, or read."""
-        return self._taken
-
-    @property
     def lag(self) -> int:
         """How many records are known to be in the log and are not read yet."""
-        return self._taken - self.next_offset
+        return self.taken - self.next_offset
 
     @property
     def remembered(self) -> int:
@@ -161,7 +151,7 @@ class Ledger:
     def call(self, writer: int, count: int) -> Call:
         """An append begins, with the next numbers of this writer."""
         state = self._writers[writer]
-        call = Call(writer, state.called, count, self._taken)
+        call = Call(writer, state.called, count, self.taken)
         state.called += count
         state.calls.append(call)
         self.called += count
@@ -171,7 +161,7 @@ class Ledger:
         """It happened, at this offset and time."""
         call.outcome, call.offset, call.timestamp_us = "ok", offset, timestamp_us
         self.acknowledged += call.count
-        self._taken = max(self._taken, offset + call.count)
+        self.taken = max(self.taken, offset + call.count)
         if call.seen_at is not None and call.seen_at != offset:
             self.violate("position", f"{call} was read at {call.seen_at}")
         if call.seen < call.count:
@@ -246,7 +236,7 @@ class Ledger:
             self.violate("time", f"timestamps decrease among the records from offset {first} on")
         self._latest_us = max(self._latest_us, int(times_us[-1]))
         self.next_offset = first + count
-        self._taken = max(self._taken, self.next_offset)
+        self.taken = max(self.taken, self.next_offset)
 
     def _see(self, stretch: Stretch, times_us: Times) -> None:
         self.read += stretch.count

@@ -1,7 +1,5 @@
 """The options of a soak, with their defaults and limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stratalog.errors import Invalid

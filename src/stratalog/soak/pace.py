@@ -5,8 +5,6 @@ and twice the requested one. Now and then it is many times that for a moment, or
 the beginning. All of it is drawn from the given source of randomness, so a seed determines it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 SLOWEST, FASTEST = 0.25, 2.0

@@ -1,7 +1,5 @@
 """A place for a fork: beside the log, in the same bucket or on the same disk."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit

@@ -5,8 +5,6 @@ sum of the records between. Another way to read that stretch (a scan, a pin, a f
 the same sum. Only the newest sums are kept.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

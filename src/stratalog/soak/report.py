@@ -1,7 +1,5 @@
 """The progress of a soak, and its result."""
 
-from __future__ import annotations
-
 import msgspec
 
 from stratalog.meter import Timing

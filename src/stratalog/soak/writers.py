@@ -6,8 +6,6 @@ real processes. A killed writer is abandoned: its appends under way may happen o
 callers get no answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -41,41 +39,39 @@ class SoakWriter(Protocol):
 
     async def close(self) -> None:
         """End it in order: every call is answered."""
-        ...
 
     async def kill(self) -> None:
         """End it at once, whatever it is doing."""
-        ...
 
 
 OpenWriter = Callable[[str, WriterOptions], Awaitable[SoakWriter]]
 """Opens a writer under a name, with its own options."""
 
 
+@dataclass
 class LocalWriter:
     """A writer of this process. A killed one is never looked at again."""
 
-    def __init__(self, log: LogWriter, abandoned: set[asyncio.Task[None]]) -> None:
-        self._log = log
-        self._abandoned = abandoned
+    log: LogWriter
+    abandoned: set[asyncio.Task[None]]
 
     async def append(self, bodies: Sequence[bytes]) -> LogPosition:
         if len(bodies) == 1:
-            return await self._log.append(bodies[0])
-        return (await self._log.append_many(bodies)).first
+            return await self.log.append(bodies[0])
+        return (await self.log.append_many(bodies)).first
 
     async def close(self) -> None:
-        await self._log.close()
+        await self.log.close()
 
     async def kill(self) -> None:
         # Its tasks go on until they have nothing left to do.
         burial = asyncio.ensure_future(self._bury())
-        self._abandoned.add(burial)
-        burial.add_done_callback(self._abandoned.discard)
+        self.abandoned.add(burial)
+        burial.add_done_callback(self.abandoned.discard)
 
     async def _bury(self) -> None:
         with suppress(StratalogError):
-            await self._log.close()
+            await self.log.close()
 
 
 def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[None]]) -> OpenWriter:
@@ -88,33 +84,33 @@ def open_locally(store: Store, runtime: Runtime, abandoned: set[asyncio.Task[Non
     return open_writer
 
 
+@dataclass
 class Supply:
     """The records that are due and not yet taken by a caller."""
 
-    def __init__(self, options: SoakOptions, ledger: Ledger, runtime: Runtime) -> None:
-        self._options = options
-        self._ledger = ledger
-        self._runtime = runtime
-        self._waiting = 0
+    options: SoakOptions
+    ledger: Ledger
+    runtime: Runtime
+    waiting: int = 0
 
     async def fill(self, stopping: asyncio.Event) -> None:
         """Make records due, at a wandering pace, while the reader keeps up."""
-        pace = Pace(self._options.rate, self._runtime.random)
+        pace = Pace(self.options.rate, self.runtime.random)
         clock = asyncio.get_running_loop().time
         started_s, given = clock(), 0
-        backlog_max = max(1, int(BACKLOG_S_MAX * self._options.rate))
+        backlog_max = max(1, int(BACKLOG_S_MAX * self.options.rate))
         while not stopping.is_set():
             due = pace.due(clock() - started_s)
-            if self._ledger.lag < self._options.lag_max:
-                self._waiting = min(self._waiting + due - given, backlog_max)
+            if self.ledger.lag < self.options.lag_max:
+                self.waiting = min(self.waiting + due - given, backlog_max)
             given = due
             await asyncio.sleep(TICK_S)
 
     def take(self) -> int:
         """How many records a caller is to append now; it may be none."""
-        most = min(self._waiting, BATCH_RECORDS_MAX)
-        count = min(most, 1 + int(self._runtime.random() * most))
-        self._waiting -= count
+        most = min(self.waiting, BATCH_RECORDS_MAX)
+        count = min(most, 1 + int(self.runtime.random() * most))
+        self.waiting -= count
         return count
 
 

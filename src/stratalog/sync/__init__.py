@@ -56,7 +56,6 @@ from stratalog.sync.derived import (
     blocking_function,
     calling,
     constructing,
-    described_as,
     iterating,
     opening,
     passing,
@@ -302,7 +301,6 @@ class Herd(OpenedTwin[aio_herd.Herd]):
         return HerdLog._around(self._aio.log(name))
 
 
-@described_as(aio_herd.roll_up)
 def roll_up(
     herd: Herd,
     *,
@@ -313,7 +311,6 @@ def roll_up(
 
 
 @renamed_parameters(through="log_writer")
-@described_as(aio.collect)
 def collect(
     url: StoreLike,
     *,
@@ -328,7 +325,6 @@ def collect(
 
 
 @renamed_parameters(pressing="must_drop", through="log_writer")
-@described_as(aio.compact)
 def compact(
     url: StoreLike,
     live: IndexSet,
@@ -355,6 +351,11 @@ def compact(
             runtime=runtime,
         )
     )
+
+
+roll_up.__doc__ = aio_herd.roll_up.__doc__
+collect.__doc__ = aio.collect.__doc__
+compact.__doc__ = aio.compact.__doc__
 
 
 def _pins(found: list[aio.Pin]) -> list[Pin]:

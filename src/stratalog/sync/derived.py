@@ -14,13 +14,10 @@ are carried over for the type checker and for ``help``, so a twin cannot drift f
     def __init__(self) -> None: ...
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
-from types import TracebackType
 from typing import (
     Any,
     Concatenate,
@@ -71,12 +68,7 @@ class OpenedTwin(Twin[C]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # A forked child that leaves the block has nothing to close: its parent still uses it.
         if not self._thread.inherited:
             self._thread.run(self._aio.close)
@@ -86,7 +78,7 @@ def blocking(
     method: Callable[Concatenate[A, P], Awaitable[T]],
 ) -> Callable[Concatenate[Twin[A], P], T]:
     """Wait for the result of a coroutine."""
-    return blocking_as(_same, method)
+    return blocking_as(lambda result: result, method)
 
 
 def blocking_as(
@@ -108,16 +100,6 @@ def blocking_function(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
         return loop_thread().run(lambda: function(*args, **kwargs))
 
     return _described(call, function)
-
-
-def described_as(original: Callable[..., object]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Give a function, whose parameters are twins of the original's, the original's words."""
-
-    def describe(function: Callable[P, T]) -> Callable[P, T]:
-        function.__doc__ = original.__doc__
-        return function
-
-    return describe
 
 
 def constructing(
@@ -213,10 +195,6 @@ class opening(Generic[P, C]):  # noqa: N801 - reads as the functions beside it
             return opened
 
         return _described(call, original, owner)
-
-
-def _same(value: T) -> T:
-    return value
 
 
 def _item(method: Callable[..., object]) -> object:

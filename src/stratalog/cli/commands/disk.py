@@ -77,17 +77,12 @@ def check_of_disk(directory: Directory, *, reply: Reply) -> None:
       stratalog disk check /var/lib/node-1
       stratalog disk check data --json | jq '.damages[] | {kind, path, index}'
     """
+    from stratalog.segments import check_disk
 
-    async def work() -> CheckReport:
-        from stratalog.segments import check_disk
-
-        with reply.late_progress("checking", unit="bytes") as on_progress:
-            return await check_disk(directory, on_progress=on_progress)
-
-    report = reply.run(work())
+    with reply.late_progress("checking", unit="bytes") as on_progress:
+        report = reply.run(check_disk(directory, on_progress=on_progress))
     reply.result(report, lambda report: report.to_dict(), _show_check)
-    if not report.clean:
-        raise typer.Exit(exits.CORRUPT)
+    exits.end(is_damaged=not report.clean)
 
 
 def _show_info(report: DiskReport) -> None:
@@ -111,6 +106,9 @@ def _show_info(report: DiskReport) -> None:
 
 
 def _row(each: PartitionReport) -> list[str]:
+    from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES
+
+    entry_bytes = sum(segment.bytes - SEGMENT_OVERHEAD_BYTES for segment in each.segments)
     checkpoint = f"{each.checkpoint:,} ({output.size(each.checkpoint_bytes)})"
     return [
         each.name,
@@ -122,14 +120,8 @@ def _row(each: PartitionReport) -> list[str]:
         f"{len(each.segments):,}",
         output.size(each.bytes),
         _share(each.live_entries, each.entries),
-        _share(each.live_bytes, sum(_entry_bytes(segment) for segment in each.segments)),
+        _share(each.live_bytes, entry_bytes),
     ]
-
-
-def _entry_bytes(segment: SegmentReport) -> int:
-    from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES
-
-    return segment.bytes - SEGMENT_OVERHEAD_BYTES
 
 
 def _share(part: int, whole: int) -> str:

@@ -1,12 +1,9 @@
 """`doctor`: whether a store keeps the promises that a log is built on, and how fast it is."""
 
-from __future__ import annotations
-
-from typing import Annotated
-
 import typer
 
 from stratalog.cli import exits, output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.store import Report, examine, open_store, redact
@@ -16,12 +13,8 @@ STYLES = {"held": "green", "broken": "bold red", "not-checked": "yellow"}
 
 def doctor(
     url: Url,
-    writers: Annotated[
-        int, typer.Option(metavar="N", min=2, max=64, help="How many writers race.")
-    ] = 4,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="How many races.")
-    ] = 25,
+    writers: int = option("How many writers race.", default=4, metavar="N", min=2, max=64),
+    rounds: int = option("How many races.", default=25, metavar="N", min=1, max=10_000),
     *,
     reply: Reply,
 ) -> None:
@@ -36,16 +29,12 @@ def doctor(
       stratalog doctor s3://bucket/logs --json | jq '.checks[] | select(.status != "held")'
     """
     store = open_store(url)
+    with reply.progress("examining", unit="steps") as advance:
 
-    async def work() -> Report:
-        with reply.progress("examining", unit="steps") as advance:
+        def progress(_name: str, done: int, _of: int) -> None:
+            advance(done)
 
-            def progress(_name: str, done: int, _of: int) -> None:
-                advance(done)
-
-            return await examine(store, writers=writers, rounds=rounds, progress=progress)
-
-    report = reply.run(work())
+        report = reply.run(examine(store, writers=writers, rounds=rounds, progress=progress))
     reply.result(report, _facts, _show)
     if not report.held:
         raise typer.Exit(exits.UNSAFE)

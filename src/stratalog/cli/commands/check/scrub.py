@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from stratalog.cli import exits, output
 from stratalog.cli.groups import option
-from stratalog.cli.parameters import Url
+from stratalog.cli.parameters import FILE_TO_WRITE, Url
 from stratalog.cli.reply import Reply
-from stratalog.cli.values import decoded, in_a_directory
+from stratalog.cli.values import decoded
 from stratalog.store import redact
 
 if TYPE_CHECKING:
@@ -27,8 +24,6 @@ SAVE_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a scrub is done, and what besides."""
-
     processes: int | None = option(
         "How many processes hash; 0 is none but this one. \\[as many as help]", metavar="N", min=0
     )
@@ -38,10 +33,7 @@ class How:
         default=True,
     )
     resume: Path | None = option(
-        "Keep in this file how far it is, and go on from there if it exists.",
-        metavar="FILE",
-        dir_okay=False,
-        callback=in_a_directory,
+        "Keep in this file how far it is, and go on from there if it exists.", **FILE_TO_WRITE
     )
     repair: bool = option("Rebuild damaged snapshots if that can be proven right.", default=False)
 
@@ -58,38 +50,30 @@ def scrub(url: Url, *, how: How, reply: Reply) -> None:
       stratalog scrub orders-log --json | jq '.damages[] | {kind, path}'
     """
     from stratalog.objectlog import ScrubOptions
+    from stratalog.objectlog.check import repair
+    from stratalog.objectlog.check import scrub as examine
 
     options = ScrubOptions(processes=how.processes, bodies=how.bodies)
+    with (
+        closing(_ResumeFile(how.resume)) as file,
+        reply.late_progress("scrubbing", unit="records") as advance,
+    ):
 
-    async def work() -> _Result:
-        from stratalog.objectlog.check import repair as repairing
-        from stratalog.objectlog.check import scrub as examine
+        def on_progress(report: ScrubReport) -> None:
+            first = report.first_offset
+            advance(report.next_offset - first, report.limit_offset - first)
+            file.note(report)
 
-        with (
-            _kept(how.resume) as file,
-            reply.late_progress("scrubbing", unit="records") as advance,
-        ):
-
-            def on_progress(report: ScrubReport) -> None:
-                first = report.first_offset
-                advance(report.next_offset - first, report.limit_offset - first)
-                file.note(report)
-
-            earlier = file.load()
-            report = await examine(url, options=options, on_progress=on_progress, resume=earlier)
-            file.last = report
-        return _Result(report, await repairing(url, report) if how.repair else None)
-
-    result = reply.run(work())
+        earlier = file.load()
+        work = examine(url, options=options, on_progress=on_progress, resume=earlier)
+        report = file.last = reply.run(work)
+    result = _Result(report, reply.run(repair(url, report)) if how.repair else None)
     reply.result(result, _facts, _show)
-    if not result.is_well:
-        raise typer.Exit(exits.CORRUPT)
+    exits.end(is_damaged=not result.is_well)
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What was found, and what of it was repaired."""
-
     report: ScrubReport
     repaired: RepairReport | None
 
@@ -101,21 +85,21 @@ class _Result:
         return self.report.finished and self.repaired is not None and self.repaired.complete
 
 
+@dataclass(slots=True)
 class _ResumeFile:
     """How far a scrub is, in a file that is always whole. Without a path, it is kept nowhere."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.last: ScrubReport | None = None
-        self._path = path
-        self._saved_s: float | None = None
+    path: Path | None
+    last: ScrubReport | None = None
+    saved_s: float | None = None
 
     def load(self) -> ScrubReport | None:
         from stratalog.objectlog.check import ScrubReport
 
-        if self._path is None:
+        if self.path is None:
             return None
         try:
-            return decoded(self._path, ScrubReport.from_json)
+            return decoded(self.path, ScrubReport.from_json)
         except FileNotFoundError:
             return None
 
@@ -123,35 +107,25 @@ class _ResumeFile:
         """Save it now and then."""
         self.last = report
         now_s = asyncio.get_running_loop().time()
-        if self._saved_s is None or now_s >= self._saved_s + SAVE_EVERY_S:
-            self._saved_s = now_s
+        if self.saved_s is None or now_s >= self.saved_s + SAVE_EVERY_S:
+            self.saved_s = now_s
             self._save(report)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Keep what was done, unless nothing is left to do."""
-        if self.last is None or self._path is None:
+        if self.last is None or self.path is None:
             return
         if self.last.finished:
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
         else:
             self._save(self.last)
 
     def _save(self, report: ScrubReport) -> None:
-        if self._path is None:
+        if self.path is None:
             return
-        written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        written = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         written.write_bytes(report.to_json())
-        os.replace(written, self._path)
-
-
-@contextmanager
-def _kept(path: Path | None) -> Iterator[_ResumeFile]:
-    """Keeps what was done, however the scrub ends."""
-    file = _ResumeFile(path)
-    try:
-        yield file
-    finally:
-        file.end()
+        os.replace(written, self.path)
 
 
 def _facts(result: _Result) -> object:

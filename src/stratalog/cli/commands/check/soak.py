@@ -13,9 +13,8 @@ import typer
 
 from stratalog.cli import exits, output
 from stratalog.cli.groups import option
-from stratalog.cli.parameters import DURATION, Url
+from stratalog.cli.parameters import DURATION, FILE_TO_WRITE, Url
 from stratalog.cli.reply import Reply
-from stratalog.cli.values import in_a_directory
 from stratalog.errors import Exists
 from stratalog.store import open_store, redact
 
@@ -32,8 +31,6 @@ Watch = Callable[["Figures"], None]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a soak writes, how long, and by how many."""
-
     rate: float = option(
         "Records per second, about which the rate wanders.", default=200.0, metavar="N", min=0.001
     )
@@ -42,12 +39,7 @@ class Load:
     force: bool = option(
         "Also write to a log that exists. It is not collected then.", default=False
     )
-    history: Path | None = option(
-        "Write every operation, as JSON lines.",
-        dir_okay=False,
-        callback=in_a_directory,
-        metavar="FILE",
-    )
+    history: Path | None = option("Write every operation, as JSON lines.", **FILE_TO_WRITE)
 
     @property
     def duration_s(self) -> float:
@@ -140,18 +132,16 @@ def watching(whole_s: float, *, shown: bool) -> Iterator[Watch]:
         )
 
 
+@dataclass(slots=True)
 class _Lines:
-    """Progress for a log file."""
-
-    def __init__(self, whole_s: float) -> None:
-        self._whole_s = whole_s
-        self._next_s = 0.0
+    whole_s: float
+    next_s: float = 0.0
 
     def __call__(self, figures: Figures) -> None:
-        if figures.elapsed_s < self._next_s:
+        if figures.elapsed_s < self.next_s:
             return
-        self._next_s = figures.elapsed_s + LINE_EVERY_S
-        sys.stderr.write(f"{_progress(figures, self._whole_s)}\n")
+        self.next_s = figures.elapsed_s + LINE_EVERY_S
+        sys.stderr.write(f"{_progress(figures, self.whole_s)}\n")
         sys.stderr.flush()
 
 

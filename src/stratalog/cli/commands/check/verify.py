@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from stratalog.cli import exits, output
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
@@ -30,17 +28,12 @@ def verify(url: Url, *, reply: Reply) -> None:
       stratalog verify orders-log
       stratalog verify s3://bucket/logs/orders --json | jq .checks
     """
+    from stratalog.objectlog.check import verify as examine
 
-    async def work() -> VerifyReport:
-        from stratalog.objectlog.check import verify as examine
-
-        with reply.late_progress("verifying", unit="records") as on_progress:
-            return await examine(url, on_progress=on_progress)
-
-    report = reply.run(work())
+    with reply.late_progress("verifying", unit="records") as on_progress:
+        report = reply.run(examine(url, on_progress=on_progress))
     reply.result(report, lambda report: {**report.to_dict(), "url": redact(report.url)}, show)
-    if not report.proven:
-        raise typer.Exit(exits.CORRUPT)
+    exits.end(is_damaged=not report.proven)
 
 
 def show(report: VerifyReport) -> None:

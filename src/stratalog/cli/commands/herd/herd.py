@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stratalog.cli import output
 from stratalog.cli.groups import Commands
-from stratalog.cli.parameters import AGE_S, Dirty, Root
+from stratalog.cli.parameters import AGE_S, Dirty, Root, Server
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
 
@@ -41,11 +40,7 @@ def create_log(root: Root, name: Name, *, reply: Reply) -> None:
             return (await (await herd.create(name)).store()).url
 
     place = redact(reply.run(work()))
-    reply.result(
-        place,
-        lambda place: {"name": name, "url": place},
-        lambda place: output.say(f"created the log {name} at {place}"),
-    )
+    reply.done({"name": name, "url": place}, f"created the log {name} at {place}")
 
 
 @herds.command("where")
@@ -66,7 +61,7 @@ def find_log(root: Root, name: Name, *, reply: Reply) -> None:
             return (await herd.log(name).store()).url
 
     place = redact(reply.run(work()))
-    reply.result(place, lambda place: {"name": name, "url": place}, output.say)
+    reply.done({"name": name, "url": place}, place)
 
 
 @herds.command("list")
@@ -89,9 +84,7 @@ def list_logs(root: Root, *, reply: Reply) -> None:
 @herds.command("dirty")
 def list_dirty(
     root: Root,
-    worker: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of this worker among the servers.")
-    ] = "worker",
+    worker: Server = "worker",
     *,
     dirty: Dirty,
     reply: Reply,
@@ -109,7 +102,6 @@ def list_dirty(
 
 
 def find_dirty(root: str, server: str, dirty: Dirty, reply: Reply) -> None:
-    """Roll the marks of a herd up, and say what is dirty."""
     from stratalog.herd import RollUpOptions
 
     age_s = AGE_S if dirty.age is None else dirty.age
@@ -121,11 +113,7 @@ def find_dirty(root: str, server: str, dirty: Dirty, reply: Reply) -> None:
         async with Herd.open(root, server=server) as herd:
             return await roll_up(herd, options=options)
 
-    reply.result(reply.run(work()), _facts, _show)
-
-
-def _facts(found: RolledUp) -> object:
-    return {**asdict(found), "dirty": [asdict(each) for each in found.dirty]}
+    reply.result(reply.run(work()), lambda found: found, _show)
 
 
 def _show(found: RolledUp) -> None:

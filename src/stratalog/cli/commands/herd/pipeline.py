@@ -8,25 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from stratalog.cli import output
 from stratalog.cli.commands.herd import pipeline_display as display
 from stratalog.cli.commands.herd.herd import find_dirty
-from stratalog.cli.commands.herd.pipeline_options import (
+from stratalog.cli.commands.herd.pipeline_run import run
+from stratalog.cli.exits import end
+from stratalog.cli.groups import Commands, option
+from stratalog.cli.output import Advance
+from stratalog.cli.parameters import (
     CursorName,
+    Dirty,
+    Interval,
     Job,
     Keep,
     Key,
+    Root,
     Server,
     Sweep,
-    end,
 )
-from stratalog.cli.commands.herd.pipeline_run import run
-from stratalog.cli.groups import Commands, option
-from stratalog.cli.output import Advance
-from stratalog.cli.parameters import Dirty, Interval, Root
 from stratalog.cli.reply import Reply
 from stratalog.cli.spark_options import SparkOptions
 from stratalog.errors import Corrupt
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from stratalog.pipeline.check import HerdScrub, HerdVerify
     from stratalog.pipeline.collect import HerdCollect
     from stratalog.pipeline.jobs import Trouble
-    from stratalog.pipeline.materialize import Materialized, MaterializeProgress
+    from stratalog.pipeline.materialize import Materialized
 
 pipelines = Commands(
     "pipeline", help="The jobs that keep a herd, on Spark: merge, collect, scrub, verify."
@@ -100,11 +103,14 @@ def materialize(
 
     options, merge = MaterializeOptions(job=job, cursor=cursor), latest_by_key(key)
     with herd.job(root, "materializing") as (spark, advance):
-
-        def on_progress(progress: MaterializeProgress) -> None:
-            advance(progress.done)
-
-        done = begin(spark, root, merge, logs=herd.logs, options=options, on_progress=on_progress)
+        done = begin(
+            spark,
+            root,
+            merge,
+            logs=herd.logs,
+            options=options,
+            on_progress=lambda progress: advance(progress.done),
+        )
     herd.reply.result(done, _facts, display.show_materialized)
     _end(done.troubles)
 
@@ -163,9 +169,7 @@ def verify(
     root: Root,
     cursor: CursorName = "compaction",
     job: Job = "latest",
-    records: Annotated[
-        bool, typer.Option("--records", help="Also read and hash every record.")
-    ] = False,
+    records: bool = option("Also read and hash every record.", default=False),
     *,
     herd: Herd,
 ) -> None:
@@ -190,27 +194,17 @@ def verify(
 pipelines.command("run")(run)
 
 
-# What the jobs did, for programs
-
-
 def _facts(done: Materialized | HerdCollect) -> object:
-    facts = {each.name: getattr(done, each.name) for each in fields(done)}
+    facts = output.fields_of(done, *(each.name for each in fields(done)))
     return {**facts, "troubles": _plain(done.troubles), "records": done.records}
 
 
 def _scrub_facts(done: HerdScrub) -> object:
     return {
-        "run": done.run,
-        "clean": done.clean,
-        "fragments": done.fragments,
-        "records": done.records,
+        **output.fields_of(done, "run", "clean", "fragments", "records"),
         "bytes": done.num_bytes,
-        "expected_sum": done.expected_sum,
-        "actual_sum": done.actual_sum,
-        "collected_sum": done.collected_sum,
-        "gone": done.gone,
-        "seconds": done.seconds,
-        "requests": asdict(done.usage),
+        **output.fields_of(done, "expected_sum", "actual_sum", "collected_sum", "gone", "seconds"),
+        "requests": done.usage,
         "logs": [
             {
                 **asdict(log),
@@ -228,11 +222,8 @@ def _verify_facts(done: HerdVerify) -> object:
         "logs": len(done.logs),
         "records": done.records,
         "bytes": done.num_bytes,
-        "waiting": done.waiting,
-        "marks": done.marks,
-        "gone": done.gone,
-        "seconds": done.seconds,
-        "requests": asdict(done.usage),
+        **output.fields_of(done, "waiting", "marks", "gone", "seconds"),
+        "requests": done.usage,
         "findings": [
             {**asdict(each), "meaning": each.meaning, "remedy": each.remedy}
             for each in done.findings

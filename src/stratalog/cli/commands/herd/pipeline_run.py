@@ -15,20 +15,24 @@ import typer
 
 from stratalog.cli import exits, output
 from stratalog.cli.commands.herd import pipeline_display as display
-from stratalog.cli.commands.herd.pipeline_options import (
+from stratalog.cli.groups import option
+from stratalog.cli.parameters import (
+    AGE_S,
+    DURATION,
+    FILE_TO_WRITE,
+    RECORDS,
     CursorName,
+    Interval,
     Job,
     Keep,
     Key,
+    Records,
+    Root,
     Server,
     Sweep,
-    end,
 )
-from stratalog.cli.groups import option
-from stratalog.cli.parameters import AGE_S, DURATION, RECORDS, Age, Interval, Records, Root
 from stratalog.cli.reply import Reply
 from stratalog.cli.spark_options import SparkOptions
-from stratalog.cli.values import in_a_directory
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +54,6 @@ THOROUGH_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does, and how often."""
-
     key: Key = None
     job: Job = "latest"
     server: Server = "worker"
@@ -64,20 +66,16 @@ class Plan:
     thorough: float | None = option(
         "With --every: scrub and verify only so often.", show_default="1d", **DURATION
     )
-    age: Age = None
+    age: float | None = option("Select what has been dirty for so long.", **DURATION)
     records: Records = RECORDS
     interval: Interval = 5.0
     sweep: Sweep = False
     keep: Keep = 10
     report: Path | None = option(
-        "Where the page with the charts goes. \\[here, named by the time]",
-        metavar="FILE",
-        dir_okay=False,
-        callback=in_a_directory,
+        "Where the page with the charts goes. \\[here, named by the time]", **FILE_TO_WRITE
     )
 
     def check(self) -> None:
-        """Refuse what does not go together."""
         if self.once and self.every is not None:
             raise typer.BadParameter("--once and --every exclude each other")
         if "materialize" in self.chosen() and self.key is None:
@@ -140,7 +138,7 @@ def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
         if plan.every is not None:
             rounds = Rounds(show, plan.report, reply)
             _run_rounds(session, root, plan, options, rounds)
-            end(is_damaged=rounds.is_damaged, is_partial=False)
+            exits.end(is_damaged=rounds.is_damaged)
             return
         from stratalog.pipeline.run import run_pipeline
 
@@ -158,7 +156,7 @@ def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
         if not done.is_damaged:
             raise done.error
         _show_failure(done, done.error.hint, reply)
-    end(is_damaged=done.is_damaged, is_partial=bool(done.troubles))
+    exits.end(is_damaged=done.is_damaged, is_partial=bool(done.troubles))
 
 
 def _run_rounds(
@@ -193,31 +191,30 @@ def _asked_to_end() -> Iterator[threading.Event]:
         signal.signal(signal.SIGTERM, before)
 
 
+@dataclass
 class Rounds:
     """Shows the stages, and the result of each round when it has ended."""
 
-    def __init__(self, show: OnEvent, report: Path | None, reply: Reply) -> None:
-        self.is_damaged = False
-        """Whether any round has found damage."""
-
-        self._show = show
-        self._report = report
-        self._reply = reply
+    show: OnEvent
+    report: Path | None
+    reply: Reply
+    is_damaged: bool = False
+    """Whether any round has found damage."""
 
     def __call__(self, event: RunEvent) -> None:
-        self._show(event)
+        self.show(event)
         if event.round is None:
             return
         done = event.round
         self.is_damaged |= done.is_damaged
         is_remarkable = done.before is not None or not done.ok
         try:
-            _show(done, self._report, self._reply, paged=is_remarkable or bool(self._report))
+            _show(done, self.report, self.reply, paged=is_remarkable or bool(self.report))
         except OSError as error:  # a full disk is no reason to stop keeping the herd
             log.warning("the report of a round could not be written: %s", error)
         if done.failure is not None:
             again = f"The next round is in {event.wait_s:,.0f} s. {done.failure.hint}"
-            _show_failure(done, again, self._reply)
+            _show_failure(done, again, self.reply)
 
 
 def _show_failure(done: RunReport, hint: str, reply: Reply) -> None:
@@ -229,7 +226,6 @@ def _show_failure(done: RunReport, hint: str, reply: Reply) -> None:
 
 
 def _show(done: RunReport, file: Path | None, reply: Reply, *, paged: bool = True) -> None:
-    """The result, and the page with the charts."""
     from stratalog.pipeline.run import html_of
 
     moment = output.moment(done.started_us)[:19].replace(":", "").replace("-", "")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from stratalog.cli import output
-from stratalog.cli.groups import Commands
+from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import Url
-from stratalog.cli.reply import Reply, Verbose, run
+from stratalog.cli.reply import Reply, Verbose
 from stratalog.cli.values import in_a_directory
 from stratalog.errors import Corrupt, NotFound, StratalogError
-from stratalog.store import redact
+from stratalog.store import open_store, redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.erasure import Certificate, CertificateReport
@@ -66,12 +67,9 @@ def _row(certificate: Certificate) -> tuple[str, ...]:
 def show_certificate(
     url: Url,
     certificate_id: Id,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="FILE", callback=in_a_directory, help="Write it to a file instead."
-        ),
-    ] = None,
+    file: Path | None = option(
+        "Write it to a file instead.", "--out", metavar="FILE", callback=in_a_directory
+    ),
     verbose: Verbose = False,
 ) -> None:
     """Print a certificate as JSON.
@@ -81,7 +79,7 @@ def show_certificate(
     """
     from stratalog.objectlog.erasure import load_certificate
 
-    found = run(load_certificate(url, certificate_id), verbose=verbose)
+    found = Reply(verbose=verbose).run(load_certificate(url, certificate_id))
     if file is None:
         output.write(found.to_json() + b"\n")
     else:
@@ -96,19 +94,11 @@ def verify_certificate(
             metavar="FILE|URL", help="A certificate in a file, or the log whose certificates it is."
         ),
     ],
-    log: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="The log that a file is about. Without it, the file alone."
-        ),
-    ] = None,
-    certificate_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Of a log's certificates, this one.")
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="Also check that it is about this condition."),
-    ] = None,
+    log: str | None = option(
+        "The log that a file is about. Without it, the file alone.", metavar="URL"
+    ),
+    certificate_id: str | None = option("Of a log's certificates, this one.", "--id", metavar="ID"),
+    where: str | None = option("Also check that it is about this condition.", metavar="SQL"),
     *,
     reply: Reply,
 ) -> None:
@@ -150,7 +140,6 @@ async def _stored(url: str, certificate_id: str | None, where: str | None) -> li
     """The certificates of a log that were asked for. ``NotFound`` if there is none to check."""
     from stratalog.objectlog.erasure import list_certificates, load_certificate
     from stratalog.objectlog.stored import load_manifest
-    from stratalog.store import open_store
 
     try:
         await load_manifest(open_store(url))
@@ -174,19 +163,14 @@ async def _stored(url: str, certificate_id: str | None, where: str | None) -> li
 
 
 def write_certificate(certificate: Certificate, file: Path) -> None:
-    """To a file, as it is stored."""
     file.write_bytes(certificate.to_json() + b"\n")
 
 
 def facts(certificate: Certificate) -> Any:
-    """All that it says, for programs."""
-    import msgspec
-
     return msgspec.json.decode(certificate.to_json())
 
 
 def show(certificate: Certificate) -> None:
-    """What an erasure did, for people."""
     records = output.count(certificate.records or 0, "record")
     objects = output.count(certificate.deleted, "object")
     output.say(f"erased {records}; deleted {objects} that had them")
@@ -221,10 +205,7 @@ def _checked(report: CertificateReport) -> dict[str, object]:
         "holds": report.holds,
         "complete": bool(report.certificate.complete),
         "reasons": list(report.certificate.reasons),
-        "checks": [
-            {"name": each.name, "outcome": each.outcome, "explanation": each.explanation}
-            for each in report.checks
-        ],
+        "checks": report.checks,
     }
 
 

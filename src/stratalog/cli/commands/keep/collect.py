@@ -37,8 +37,6 @@ WHAT_FOLLOWS = {
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Whether to collect, to look or to cancel, and how far."""
-
     cut_off: int | None = option(
         "Keep everything from here on, even if no cursor does.", metavar="OFFSET", min=1
     )
@@ -70,7 +68,7 @@ def collect(url: Url, *, how: How, reply: Reply) -> None:
     options = CollectorOptions() if interval_s is None else CollectorOptions(interval_s=interval_s)
     collector = Collector(url, options=options)
     if how.cancel:
-        reply.result(reply.run(_cancel(collector)), _cancelled_facts, _show_cancelled)
+        _cancel(collector, reply)
     elif how.dry_run:
         reply.result(reply.run(_look(url, collector, how.cut_off)), _look_facts, _show_look)
     else:
@@ -78,13 +76,8 @@ def collect(url: Url, *, how: How, reply: Reply) -> None:
         reply.result(reply.run(work), _done_facts, _show_done)
 
 
-# Collecting
-
-
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What was collected, what another run had left, and what holds the rest."""
-
     collected: Collected
     left: Garbage | None
     held_by: str
@@ -126,13 +119,8 @@ def _show_done(done: _Done) -> None:
     output.say(f"the log begins at offset {collected.first_offset}, held by {_who(done.held_by)}")
 
 
-# Looking
-
-
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a collection would do, the cursors, and what is under way."""
-
     outlook: Outlook
     cursors: list[Cursor]
     left: Garbage | None
@@ -150,13 +138,8 @@ async def _look(url: str, collector: Collector, cut_off: int | None) -> _Look:
 def _look_facts(look: _Look) -> object:
     outlook, left = look.outlook, look.left
     return {
-        "first_offset": outlook.first_offset,
-        "cut": outlook.cut,
-        "held_by": outlook.held_by,
-        "first_to_keep": outlook.first_to_keep,
-        "records": outlook.records,
-        "fragments": outlook.fragments,
-        "fragment_bytes": outlook.fragment_bytes,
+        **output.fields_of(outlook, "first_offset", "cut", "held_by", "first_to_keep"),
+        **output.fields_of(outlook, "records", "fragments", "fragment_bytes"),
         "cursors": [
             {"name": each.name, "offset": each.offset, "holds": each.holds(outlook.first_offset)}
             for each in look.cursors
@@ -202,25 +185,19 @@ def _verdict(cursor: Cursor, outlook: Outlook) -> str:
     return "holds" if held == outlook.cut else "further on"
 
 
-# Cancelling
+def _cancel(collector: Collector, reply: Reply) -> None:
+    async def work() -> Garbage | None:
+        left, _ = await collector.plan()
+        if left is not None:
+            await collector.cancel()
+        return left
 
-
-async def _cancel(collector: Collector) -> Garbage | None:
-    left, _ = await collector.plan()
-    if left is not None:
-        await collector.cancel()
-    return left
-
-
-def _cancelled_facts(left: Garbage | None) -> object:
-    return {"cancelled": left.plan_id if left else None}
-
-
-def _show_cancelled(left: Garbage | None) -> None:
+    left = reply.run(work())
     if left is None:
-        output.say("no collection is under way")
+        reply.done({"cancelled": None}, "no collection is under way")
     else:
-        output.say(f"cancelled {_plan_name(left)}; nothing was deleted")
+        text = f"cancelled {_plan_name(left)}; nothing was deleted"
+        reply.done({"cancelled": left.plan_id}, text)
 
 
 def _plan_name(plan: Garbage) -> str:

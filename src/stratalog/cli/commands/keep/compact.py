@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import msgspec
 import typer
 
 from stratalog.cli import output
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WhatLives:
-    """Which records live, and from where on nothing is said about that."""
-
     key: str | None = option(
         "What lives: the last record of each key, an expression over offset, timestamp "
         "and body. Runs on Spark, and reads what is new since the last run.",
@@ -57,7 +56,6 @@ class WhatLives:
     )
 
     def check(self) -> None:
-        """Refuse what does not go together."""
         if [self.key, self.live, self.live_file].count(None) != 2:
             raise typer.BadParameter(
                 "give one of --key, --live and --live-file: they say what lives"
@@ -75,13 +73,11 @@ def compact(
     url: Url,
     *,
     lives: WhatLives,
-    live_share_min: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            help="Rewrite fragments of which less than this lives; 1 drops every dead record.",
-        ),
-    ] = 0.5,
+    live_share_min: float = option(
+        "Rewrite fragments of which less than this lives; 1 drops every dead record.",
+        default=0.5,
+        metavar="SHARE",
+    ),
     interval: Interval = 5.0,
     spark: SparkOptions,
     reply: Reply,
@@ -163,8 +159,6 @@ def check_there(url: str) -> None:
 
 def loaded(file: Path) -> IndexSet:
     """The set of offsets that a file holds, in its JSON or its binary form."""
-    import msgspec
-
     from stratalog.indexset import IndexSet
 
     data = file.read_bytes()
@@ -181,7 +175,11 @@ def loaded(file: Path) -> IndexSet:
 
 
 def _show(done: Compacted | CompactedLog) -> None:
-    read = _read(done)
+    from stratalog.objectlog.compaction import Compacted
+
+    read = ""
+    if not isinstance(done, Compacted):
+        read = f"; {output.count(done.read, 'record')} read, {done.live:,} live"
     if not done.fragments:
         output.say(f"nothing to drop{read}")
         return
@@ -196,24 +194,9 @@ def _show(done: Compacted | CompactedLog) -> None:
 def _facts(done: Compacted | CompactedLog) -> dict[str, object]:
     from stratalog.objectlog.compaction import Compacted
 
-    facts: dict[str, object] = {
-        "up_to": done.up_to,
-        "records": done.records,
-        "fragments": done.fragments,
-        "rewritten": done.rewritten,
-        "bytes_before": done.bytes_before,
-        "bytes_after": done.bytes_after,
-    }
+    names = ("up_to", "records", "fragments", "rewritten", "bytes_before", "bytes_after")
+    facts = output.fields_of(done, *names)
     if isinstance(done, Compacted):
         objects = done.removed.fragments + done.removed.snapshots
         return {**facts, "setsum": done.setsum.hexdigest(), "objects_deleted": objects}
     return {**facts, "read": done.read, "live": done.live, "objects_deleted": done.objects}
-
-
-def _read(done: Compacted | CompactedLog) -> str:
-    """What a run by key has read, for people."""
-    from stratalog.objectlog.compaction import Compacted
-
-    if isinstance(done, Compacted):
-        return ""
-    return f"; {output.count(done.read, 'record')} read, {done.live:,} live"

@@ -128,23 +128,13 @@ async def _expected(url: str, name: str, expected_offset: int | None) -> Cursor:
 
 
 def _facts(cursor: Cursor) -> dict[str, object]:
-    return {
-        "name": cursor.name,
-        "offset": cursor.offset,
-        "epoch_us": cursor.epoch_us,
-        "writer": cursor.writer,
-    }
+    return output.fields_of(cursor, "name", "offset", "epoch_us", "writer")
 
 
 def _reply(done: str, cursor: Cursor, reply: Reply) -> None:
     where = "to" if done == "moved" else "at"
-    reply.result(
-        cursor,
-        lambda cursor: {"done": done, **_facts(cursor)},
-        lambda cursor: output.say(
-            f"{done} the cursor {cursor.name} {where} offset {cursor.offset}"
-        ),
-    )
+    text = f"{done} the cursor {cursor.name} {where} offset {cursor.offset}"
+    reply.done({"done": done, **_facts(cursor)}, text)
 
 
 def _row(cursor: Cursor) -> tuple[str, ...]:

@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WhatGoes:
-    """Which records are erased, and on which terms."""
-
     where: str | None = option(
         "Which records go: a condition over offset, timestamp and body. Runs on Spark.",
         metavar="SQL",
@@ -59,7 +57,6 @@ class WhatGoes:
     yes: Yes = False
 
     def check(self) -> None:
-        """Refuse what does not go together."""
         if (self.where is not None) + (self.offsets_file is not None) + self.finish != 1:
             raise typer.BadParameter("give one of --where, --offsets-file and --finish")
         terms = (self.dry_run, self.note, self.certificate is not None, self.despite_holders)
@@ -111,8 +108,6 @@ def erase(
 
 @dataclass(frozen=True, slots=True)
 class _Erasure:
-    """What was asked for."""
-
     url: str
     what: WhatGoes
     options: CompactOptions
@@ -161,7 +156,6 @@ class _Erasure:
 
 
 def _ask(found: Erasable) -> None:
-    """Go on only if a person says so."""
     require_terminal("records are erased only after a person has confirmed it")
     count = len(found.offsets)
     output.warn(f"{output.count(count, 'record')} will be gone for ever")
@@ -172,10 +166,7 @@ def _preview_facts(found: Erasable) -> object:
     return {
         "records": len(found.offsets),
         "offsets": found.offsets.to_json(),
-        "holders": [
-            {"kind": each.kind, "name": each.name, "records": each.records}
-            for each in found.holders
-        ],
+        "holders": [output.fields_of(each, "kind", "name", "records") for each in found.holders],
     }
 
 

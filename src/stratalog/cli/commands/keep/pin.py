@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.groups import Commands, option
@@ -13,6 +11,7 @@ from stratalog.cli.parameters import DURATION, Name, Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict
 from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import open_store
 
 if TYPE_CHECKING:
     from stratalog.objectlog.holds import Pin, PinStore
@@ -47,8 +46,6 @@ def list_pins(url: Url, *, reply: Reply) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewPin:
-    """What a pin holds, until when, and why."""
-
     from_offset: int | None = option(
         "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
     )
@@ -76,7 +73,6 @@ def create_pin(url: Url, name: Name, *, pin: NewPin, reply: Reply) -> None:
 
     async def work() -> Pin:
         from stratalog.objectlog.stored import load_manifest
-        from stratalog.store import open_store
 
         first = pin.from_offset
         if first is None:
@@ -94,10 +90,9 @@ def create_pin(url: Url, name: Name, *, pin: NewPin, reply: Reply) -> None:
 def renew_pin(
     url: Url,
     name: Name,
-    expires: Annotated[
-        float | None,
-        typer.Option(help="That long from now, e.g. 90m, 6h, 7d. Without it, never.", **DURATION),
-    ] = None,
+    expires: float | None = option(
+        "That long from now, e.g. 90m, 6h, 7d. Without it, never.", **DURATION
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -119,9 +114,7 @@ def renew_pin(
 def release_pin(
     url: Url,
     name: Name,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also the pin of a fork, which is damaged by it.")
-    ] = False,
+    force: bool = option("Also the pin of a fork, which is damaged by it.", default=False),
     *,
     reply: Reply,
 ) -> None:
@@ -179,11 +172,7 @@ def _facts(pin: Pin) -> dict[str, object]:
 def _reply(done: str, pin: Pin, reply: Reply) -> None:
     held = f"offsets {pin.from_offset} to {pin.to_offset - 1} ({output.size(pin.fragment_bytes)})"
     until = "" if done == "released" else f", expires {_expiry(pin)}"
-    reply.result(
-        pin,
-        lambda pin: {"done": done, **_facts(pin)},
-        lambda pin: output.say(f"{done} the pin {pin.name} of {held}{until}"),
-    )
+    reply.done({"done": done, **_facts(pin)}, f"{done} the pin {pin.name} of {held}{until}")
 
 
 def _row(pin: Pin) -> tuple[str, ...]:

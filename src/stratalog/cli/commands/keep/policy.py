@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from stratalog.cli import exits, output
-from stratalog.cli.commands.keep import policy_text
 from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import DURATION, FILE_TO_READ, PLACE, place
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, size_bytes
 from stratalog.errors import NotFound, StratalogError
+from stratalog.ordered import gather_bounded
+from stratalog.store import Store, open_store
 
 if TYPE_CHECKING:
     from stratalog.objectlog import Policy
-    from stratalog.store import Store
 
 T = TypeVar("T")
 
@@ -44,8 +44,6 @@ policies = Commands(
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a policy says, option by option."""
-
     key: str | None = option(
         "The last record of each key lives: an expression over body, offset, timestamp.",
         metavar="SQL",
@@ -117,7 +115,7 @@ def get_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
 
     done = _for_each(url, logs, load, reply)
     if logs is None:
-        reply.result(done[0], _facts, lambda alone: output.say_all(policy_text.lines(alone.policy)))
+        reply.result(done[0], _facts, lambda alone: output.say_all(_lines(alone.policy)))
     else:
         done_well = [each for each in done if each.error is None]
         reply.result(done_well, lambda done: [_facts(each) for each in done], _draw)
@@ -129,10 +127,7 @@ def set_policy(
     url: Place,
     *,
     rules: Rules,
-    file: Annotated[
-        Path | None,
-        typer.Option(help="All of it, as JSON. See `get`.", **FILE_TO_READ),
-    ] = None,
+    file: Path | None = option("All of it, as JSON. See `get`.", **FILE_TO_READ),
     logs: Logs = None,
     reply: Reply,
 ) -> None:
@@ -163,13 +158,8 @@ def set_policy(
     done = _for_each(url, logs, put, reply)
     count = sum(each.error is None for each in done)
     where = "the policy" if logs is None else f"the policy of {output.count(count, 'log')}"
-    reply.result(
-        policy,
-        lambda policy: {"done": "set", "policy": policy.to_dict(), **_names(done)},
-        lambda policy: output.say_all(
-            [f"set {where}", *(f"  {line}" for line in policy_text.rules(policy))]
-        ),
-    )
+    text = "\n  ".join([f"set {where}", *_rules(policy)])
+    reply.done({"done": "set", "policy": policy.to_dict(), **_names(done)}, text)
     _end(done)
 
 
@@ -194,17 +184,12 @@ def remove_policy(url: Place, logs: Logs = None, *, reply: Reply) -> None:
     done = _for_each(url, logs, remove, reply)
     count = output.count(sum(each.error is None for each in done), "log")
     text = "removed the policy" if logs is None else f"{count} without a policy now"
-    reply.result(text, lambda _: {"done": "removed", **_names(done)}, output.say)
+    reply.done({"done": "removed", **_names(done)}, text)
     _end(done)
-
-
-# The logs
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What became of one log."""
-
     name: str | None
     policy: Policy | None = None
     error: StratalogError | None = None
@@ -213,25 +198,19 @@ class _Done:
 def _for_each(
     url: str,
     patterns: Sequence[str] | None,
-    work: Callable[[Store], Awaitable[Policy | None]],
+    work: Callable[[Store], Coroutine[Any, Any, Policy | None]],
     reply: Reply,
 ) -> list[_Done]:
     """Do it to the log at this place, whose error is the command's; or to some of a herd."""
     if patterns is not None:
         return reply.run(_in_a_herd(url, patterns, work))
-    from stratalog.store import open_store
-
-    async def alone() -> list[_Done]:
-        return [_Done(None, await work(open_store(url)))]
-
-    return reply.run(alone())
+    return [_Done(None, reply.run(work(open_store(url))))]
 
 
 async def _in_a_herd(
-    root: str, patterns: Sequence[str], work: Callable[[Store], Awaitable[Policy | None]]
+    root: str, patterns: Sequence[str], work: Callable[[Store], Coroutine[Any, Any, Policy | None]]
 ) -> list[_Done]:
     from stratalog.herd import Herd
-    from stratalog.ordered import gather_bounded
 
     async with Herd.open(root) as herd:
         names = [
@@ -271,9 +250,6 @@ async def _why_none(store: Store, error: NotFound) -> NotFound:
     )
 
 
-# Showing
-
-
 def _names(done: Sequence[_Done]) -> dict[str, object]:
     """The logs of a herd for which it was done. A log alone has no name."""
     names = [each.name for each in done if each.error is None]
@@ -294,7 +270,7 @@ def _facts(done: _Done) -> dict[str, object]:
 def _draw(done: Sequence[_Done]) -> None:
     table = output.table("log", "policy", fold=("log", "policy"))
     for each in done:
-        rules = "-" if each.policy is None else "\n".join(policy_text.rules(each.policy))
+        rules = "-" if each.policy is None else "\n".join(_rules(each.policy))
         table.add_row(each.name or "", rules)
     output.draw(table)
 
@@ -303,5 +279,47 @@ def _end(done: Sequence[_Done]) -> None:
     """Warn of the logs that failed. They are not among the results."""
     failed = [f"the log {each.name}: {each.error}" for each in done if each.error is not None]
     output.warn_of(failed)
-    if failed:
-        raise typer.Exit(exits.NOT_HAPPENED)
+    exits.end(is_damaged=False, is_partial=bool(failed))
+
+
+def _lines(policy: Policy | None) -> list[str]:
+    """What it says, and how far it has been applied."""
+    assert policy is not None
+    text = _rules(policy)
+    if policy.live is not None:
+        judged = "not asked yet" if policy.judged is None else f"asked up to {policy.judged:,}"
+        text.append(f"{'state':<10}{judged}")
+    if policy.epoch_us is not None:
+        text.append(f"{'set':<10}{output.moment(policy.epoch_us)} by {policy.writer}")
+    return text
+
+
+def _rules(policy: Policy) -> list[str]:
+    lines: list[str] = []
+    live, retain = policy.live, policy.retain
+    if live is not None and live.key is not None:
+        lines.append(f"{'live':<10}the last record of each {live.key}")
+        if live.tombstone is not None:
+            grace = "a day" if live.grace_s is None else f"{live.grace_s:,.0f} s"
+            lines.append(f"{'':<10}a tombstone ({live.tombstone}) for {grace}")
+    elif live is not None and live.sql is not None:
+        lines.append(f"{'live':<10}{live.sql}")
+    elif live is not None:
+        lines.append(f"{'live':<10}by a rule of a newer version")
+    if retain is not None:
+        parts = [] if retain.age_s is None else [f"{_lasting(retain.age_s)}"]
+        parts += [] if retain.bytes is None else [f"at most {output.size(retain.bytes)}"]
+        lines.append(f"{'retain':<10}{', '.join(parts)}")
+    if live is not None:
+        lines.append(
+            f"{'when':<10}less than {policy.live_share_min:g} of a fragment lives, "
+            f"{output.count(policy.new_records_min, 'new record')} or more"
+        )
+    return lines
+
+
+def _lasting(seconds: float) -> str:
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size and seconds % size == 0:
+            return output.count(int(seconds // size), unit)
+    return f"{seconds:g} seconds"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -24,16 +23,11 @@ PINS_SHOWN_MAX = 5
 
 def sweep(
     url: Url,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be deleted.")
-    ] = False,
-    revoke: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="INCARNATION",
-            help="Spare the uploads of this stage no longer: its job is gone. May be repeated.",
-        ),
-    ] = None,
+    dry_run: bool = option("Only say what would be deleted.", default=False),
+    revoke: list[str] | None = option(
+        "Spare the uploads of this stage no longer: its job is gone. May be repeated.",
+        metavar="INCARNATION",
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -50,46 +44,22 @@ def sweep(
     """
     from stratalog.objectlog.collection import sweep as sweep_log
 
-    async def work() -> SweepReport:
-        with reply.progress("sweeping", unit="objects") as advance:
+    with reply.progress("sweeping", unit="objects") as advance:
 
-            def on_progress(so_far: SweepProgress) -> None:
-                advance(so_far.listed + so_far.deleted)
+        def on_progress(so_far: SweepProgress) -> None:
+            advance(so_far.listed + so_far.deleted)
 
-            return await sweep_log(
-                url, dry_run=dry_run, revoke=revoke or (), on_progress=on_progress
-            )
-
-    reply.result(reply.run(work()), _facts, _show)
+        work = sweep_log(url, dry_run=dry_run, revoke=revoke or (), on_progress=on_progress)
+        report = reply.run(work)
+    reply.result(report, _facts, _show)
 
 
 def _facts(report: SweepReport) -> dict[str, object]:
-    return {
-        "url": redact(report.url),
-        "dry_run": report.dry_run,
-        "rounds": report.rounds,
-        "epoch_before": report.epoch_before,
-        "epoch_after": report.epoch_after,
-        "listed": asdict(report.listed),
-        "reached": asdict(report.reached),
-        "pinned": asdict(report.pinned),
-        "pins": report.pins,
-        "kept": asdict(report.kept),
-        "spared": {name: asdict(each) for name, each in report.spared.items()},
-        "deleted": asdict(report.deleted),
-        "unknown": asdict(report.unknown),
-        "unknown_paths": report.unknown_paths,
-        "stages": [
-            {
-                "incarnation": each.incarnation,
-                "owner": each.owner,
-                "note": each.note,
-                "epoch_us": each.epoch_us,
-            }
-            for each in report.stages
-        ],
-        "stages_removed": report.stages_removed,
-    }
+    told = [each.name for each in fields(report) if each.name != "sparing"]
+    stages = [
+        output.fields_of(each, "incarnation", "owner", "note", "epoch_us") for each in report.stages
+    ]
+    return {**output.fields_of(report, *told), "url": redact(report.url), "stages": stages}
 
 
 def _show(report: SweepReport) -> None:

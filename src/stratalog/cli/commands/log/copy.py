@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.commands.log.fork import Source, Target
+from stratalog.cli.groups import option
 from stratalog.cli.reply import Reply
 from stratalog.store import redact
 
@@ -18,18 +17,12 @@ if TYPE_CHECKING:
 def copy(
     source: Source,
     target: Target,
-    from_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="N", min=1, help="The first offset. Without it, the log's first."
-        ),
-    ] = None,
-    to_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="N", min=1, help="Stop before this offset. Without it, at the end."
-        ),
-    ] = None,
+    from_offset: int | None = option(
+        "The first offset. Without it, the log's first.", "--from", metavar="N", min=1
+    ),
+    to_offset: int | None = option(
+        "Stop before this offset. Without it, at the end.", "--to", metavar="N", min=1
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -45,22 +38,17 @@ def copy(
     """
     from stratalog.objectlog.branch import CopyProgress, copy_log
 
-    async def work() -> Copied:
-        with reply.late_progress("copying", unit="records") as advance:
+    with reply.late_progress("copying", unit="records") as advance:
 
-            def on_progress(done: CopyProgress) -> None:
-                first = done.first_offset
-                advance(done.next_offset - first, done.limit_offset - first)
+        def on_progress(done: CopyProgress) -> None:
+            first = done.first_offset
+            advance(done.next_offset - first, done.limit_offset - first)
 
-            return await copy_log(
-                source,
-                target,
-                from_offset=from_offset,
-                to_offset=to_offset,
-                on_progress=on_progress,
-            )
-
-    reply.result(reply.run(work()), _facts, _show)
+        work = copy_log(
+            source, target, from_offset=from_offset, to_offset=to_offset, on_progress=on_progress
+        )
+        copied = reply.run(work)
+    reply.result(copied, _facts, _show)
 
 
 def _facts(copied: Copied) -> object:

@@ -12,11 +12,10 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import decoded, unreadable
-from stratalog.store import redact
+from stratalog.store import Usage, redact
 
 if TYPE_CHECKING:
     from stratalog.objectlog.cost import Bill, Prices, Stored
-    from stratalog.store import Usage
 
 T = TypeVar("T")
 
@@ -46,7 +45,6 @@ class Assumed:
     def usage(self) -> Usage | None:
         """What is asked for in a month, as far as anything is said about that."""
         from stratalog.objectlog.cost import Measured, Rates
-        from stratalog.store import Usage
 
         usages = [_read(file, Measured.from_json).a_month for file in self.stats or ()]
         if self.appends_per_second or self.followers:
@@ -80,48 +78,29 @@ def cost(url: Url, *, assumed: Assumed, reply: Reply) -> None:
       stratalog cost s3://bucket/orders --prices s3.toml --stats writer.json
       stratalog cost orders-log --prices s3.toml --appends-per-second 50 --interval-s 1
     """
-    from stratalog.objectlog.cost import bill, measure_storage
+    from stratalog.objectlog.cost import bill, measure_storage, storage_cost
 
     prices, usage = assumed.listed(), assumed.usage()
-
-    async def work() -> Stored:
-        with reply.progress("listing", unit="objects") as advance:
-            return await measure_storage(url, on_progress=advance)
-
-    stored = reply.run(work())
+    with reply.progress("listing", unit="objects") as advance:
+        stored = reply.run(measure_storage(url, on_progress=advance))
     made = None if prices is None else bill(prices, stored.total.bytes, usage)
-    reply.result(_Cost(stored, prices, usage, made), _facts, _show)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """What a log has stored, what is asked for, and what that makes."""
-
-    stored: Stored
-    prices: Prices | None
-    usage: Usage | None
-    bill: Bill | None
-
-
-def _facts(cost: _Cost) -> object:
-    return {
-        "url": redact(cost.stored.url),
-        "stored": cost.stored.amounts,
-        "total": cost.stored.total,
-        "usage_per_month": cost.usage,
-        "bill": cost.bill,
-        "cost_per_month": None if cost.bill is None else cost.bill.total,
+    facts = {
+        "url": redact(stored.url),
+        "stored": stored.amounts,
+        "total": stored.total,
+        "usage_per_month": usage,
+        "bill": made,
+        "cost_per_month": None if made is None else made.total,
     }
 
+    def show(stored: Stored) -> None:
+        _draw_stored(stored, {} if prices is None else storage_cost(prices, stored))
+        if made is not None:
+            _draw_bill(made)
+        elif usage is not None:
+            _draw_usage(usage)
 
-def _show(cost: _Cost) -> None:
-    from stratalog.objectlog.cost import storage_cost
-
-    _draw_stored(cost.stored, {} if cost.prices is None else storage_cost(cost.prices, cost.stored))
-    if cost.bill is not None:
-        _draw_bill(cost.bill)
-    elif cost.usage is not None:
-        _draw_usage(cost.usage)
+    reply.result(stored, lambda _: facts, show)
 
 
 def _draw_stored(stored: Stored, costs: Mapping[str, float]) -> None:

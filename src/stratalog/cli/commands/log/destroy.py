@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from stratalog.cli import output
@@ -10,12 +9,10 @@ from stratalog.cli.confirm import confirm, require_terminal
 from stratalog.cli.parameters import Url, Yes
 from stratalog.cli.reply import Reply
 from stratalog.errors import NotFound
-from stratalog.store import open_store, redact
+from stratalog.store import Store, open_store, redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.branch import DestroyReport
     from stratalog.objectlog.stored import Manifest
-    from stratalog.store import Store
 
 
 def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:
@@ -34,26 +31,15 @@ def destroy(url: Url, yes: Yes = False, *, reply: Reply) -> None:
     store = open_store(url)
     if not yes:
         _ask(store, reply)
-
-    async def work() -> DestroyReport:
-        with reply.progress("destroying", unit="objects") as advance:
-            return await destroy_log(store, on_progress=lambda gone: advance(gone.objects))
-
-    reply.result(reply.run(work()), _facts, _show)
-
-
-def _facts(report: DestroyReport) -> object:
-    return {"url": redact(report.url), "deleted": asdict(report.deleted)}
-
-
-def _show(report: DestroyReport) -> None:
-    objects = output.count(report.deleted.objects, "object")
-    size = output.size(report.deleted.bytes)
-    output.say(f"destroyed the log at {redact(report.url)}: {objects} ({size})")
+    with reply.progress("destroying", unit="objects") as advance:
+        work = destroy_log(store, on_progress=lambda gone: advance(gone.objects))
+        report = reply.run(work)
+    place, deleted = redact(report.url), report.deleted
+    amount = f"{output.count(deleted.objects, 'object')} ({output.size(deleted.bytes)})"
+    reply.done({"url": place, "deleted": deleted}, f"destroyed the log at {place}: {amount}")
 
 
 def _ask(store: Store, reply: Reply) -> None:
-    """Go on only if a person types the name of the log."""
     require_terminal("a log is destroyed only after a person has confirmed it")
     manifest = reply.run(_look(store))
     place = redact(store.url)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import place
 from stratalog.cli.reply import Reply
 from stratalog.errors import Conflict, Invalid
@@ -23,15 +22,10 @@ Target = Annotated[str, place("TARGET", "The new log. Nothing may be there yet."
 def fork(
     source: Source,
     target: Target,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            metavar="OFFSET", min=1, help="Fork before this offset. Without it, at the end."
-        ),
-    ] = None,
-    abort: Annotated[
-        bool, typer.Option("--abort", help="Give up a fork that was begun and not completed.")
-    ] = False,
+    at: int | None = option(
+        "Fork before this offset. Without it, at the end.", metavar="OFFSET", min=1
+    ),
+    abort: bool = option("Give up a fork that was begun and not completed.", default=False),
     *,
     reply: Reply,
 ) -> None:
@@ -50,11 +44,8 @@ def fork(
         raise Invalid("--abort and --at exclude each other", hint="Give one of them.")
     if abort:
         reply.run(_abort(source, target))
-        reply.result(
-            redact(open_store(target).url),
-            lambda place: {"url": place, "aborted": True},
-            lambda place: output.say(f"gave up the fork at {place}"),
-        )
+        url = redact(open_store(target).url)
+        reply.done({"url": url, "aborted": True}, f"gave up the fork at {url}")
         return
     from stratalog.objectlog.branch import fork as fork_log
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.commands.log.seal import seal_facts
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Denied, Invalid
-from stratalog.store import open_store, redact
+from stratalog.store import Store, open_store, redact
 
 if TYPE_CHECKING:
     from stratalog.cli.commands.log.tree import Branch
     from stratalog.objectlog import Manifest
     from stratalog.objectlog.holds import Pin
-    from stratalog.store import Store
 
 TIES = {
     "seal": "sealed at",
@@ -30,10 +28,10 @@ TIES = {
 
 def info(
     url: Url,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the snapshot tree.")] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Draw every node of the tree, however many there are.")
-    ] = False,
+    tree: bool = option("Draw the snapshot tree.", default=False),
+    everything: bool = option(
+        "Draw every node of the tree, however many there are.", "--all", default=False
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -49,7 +47,6 @@ def info(
     """
     if everything and not tree:
         raise Invalid("--all goes with --tree", hint="Add --tree.")
-    from stratalog.cli.commands.log.tree import load_tree, picture
     from stratalog.objectlog.stored import load_any_manifest
 
     store = open_store(url)
@@ -57,6 +54,8 @@ def info(
     async def work() -> tuple[Manifest, Branch | None, list[Pin] | None]:
         if not tree:
             return (await load_any_manifest(store))[0], None, await _pins(store)
+        from stratalog.cli.commands.log.tree import load_tree
+
         with reply.progress("reading the tree", unit="nodes"):
             return *await load_tree(store, everything=everything), await _pins(store)
 
@@ -66,6 +65,8 @@ def info(
     def show(facts: dict[str, object]) -> None:
         _draw(facts)
         if branch is not None:
+            from stratalog.cli.commands.log.tree import picture
+
             output.say("")
             output.draw(picture(manifest, branch))
 

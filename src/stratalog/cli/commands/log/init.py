@@ -1,12 +1,6 @@
 """`init`: bringing a log into being."""
 
-from __future__ import annotations
-
-from typing import Annotated
-
-import typer
-
-from stratalog.cli import output
+from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import Exists
@@ -15,12 +9,8 @@ from stratalog.store import open_store, redact
 
 def init(
     url: Url,
-    exist_ok: Annotated[
-        bool, typer.Option("--exist-ok", help="It is fine if the log exists already.")
-    ] = False,
-    first_offset: Annotated[
-        int, typer.Option(metavar="N", min=1, help="The offset of its first record.")
-    ] = 1,
+    exist_ok: bool = option("It is fine if the log exists already.", default=False),
+    first_offset: int = option("The offset of its first record.", default=1, metavar="N", min=1),
     *,
     reply: Reply,
 ) -> None:
@@ -47,11 +37,6 @@ def init(
             return False
         return True
 
-    place = redact(store.url)
-    reply.result(
-        reply.run(work()),
-        lambda created: {"url": place, "created": created},
-        lambda created: output.say(
-            f"{'created a log' if created else 'there is already a log'} at {place}"
-        ),
-    )
+    created, place = reply.run(work()), redact(store.url)
+    what = "created a log" if created else "there is already a log"
+    reply.done({"url": place, "created": created}, f"{what} at {place}")

@@ -1,17 +1,15 @@
 """`sinks`: which queries write to a log in numbered batches, and how far they are."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
-from stratalog.cli import output
 from stratalog.cli.groups import Commands
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.errors import NotFound
 from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.store import PatientStore, open_store
 
 sinks = Commands(
     "sinks",
@@ -30,7 +28,6 @@ def list_sinks(url: Url, *, reply: Reply) -> None:
     async def work() -> list[tuple[str, int]]:
         from stratalog.objectlog.bulk import LINK_TIMEOUT_S
         from stratalog.objectlog.stored import load_manifest
-        from stratalog.store import PatientStore, open_store
 
         store = PatientStore(open_store(url), DEFAULT_RUNTIME, LINK_TIMEOUT_S)
         manifest, _ = await load_manifest(store)
@@ -69,6 +66,4 @@ def forget_sink(
             raise NotFound(f"the log knows no query {query!r}", hint="See `stratalog sinks list`.")
 
     reply.run(work())
-    reply.result(
-        query, lambda query: {"forgotten": query}, lambda query: output.say(f"forgot {query}")
-    )
+    reply.done({"forgotten": query}, f"forgot {query}")

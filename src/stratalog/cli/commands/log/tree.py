@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich.text import Text
+from rich.tree import Tree as Picture
 
 from stratalog.cli import output
 from stratalog.objectlog.stored import (
@@ -22,10 +24,6 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.objectlog.tree import Tree, on_newest_tree
 from stratalog.store import Store
-
-if TYPE_CHECKING:
-    from rich.text import Text
-    from rich.tree import Tree as Picture
 
 SHOWN_AT_EACH_END = 3  # in the root; one less on each level below, and at least one
 SETSUM_DIGITS = 8
@@ -76,7 +74,6 @@ class Node:
 
 
 async def load_tree(store: Store, *, everything: bool = False) -> tuple[Manifest, Branch]:
-    """The newest manifest and the tree below it."""
     tree = Tree(store, ByteCache[Snapshot](0))
 
     async def load(manifest: Manifest) -> tuple[Manifest, Branch]:
@@ -109,10 +106,6 @@ async def _branch(tree: Tree, entries: Sequence[Entry], everything: bool, level:
 
 
 def picture(manifest: Manifest, branch: Branch) -> Picture:
-    """The tree for a terminal."""
-    from rich.text import Text
-    from rich.tree import Tree as Picture
-
     root = Text.assemble(
         ("manifest", "bold"),
         f"  offsets {manifest.first_offset} to {manifest.tail.offset - 1}"
@@ -141,8 +134,6 @@ def _draw_node(parent: Picture, node: Node) -> None:
 
 
 def _label(entry: Entry) -> Text:
-    from rich.text import Text
-
     if isinstance(entry, Fragment):
         name, style = f"fragment {entry.seq_no}", "green"
     else:

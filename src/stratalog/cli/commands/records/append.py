@@ -33,8 +33,6 @@ BATCHES_UNDER_WAY_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the input is like, and what must hold when it is appended."""
-
     length_prefixed: bool = option(
         "Each record comes behind its length (u32, big-endian); not lines.", default=False
     )
@@ -212,21 +210,16 @@ class OrderedAppends:
 
 
 def _show(appended: Appended, complete: bool, reply: Reply) -> None:
-    def facts(appended: Appended) -> object:
-        return {**asdict(appended), "complete": complete}
-
-    def show(appended: Appended) -> None:
-        if not appended.records:
-            output.say("nothing was appended" if complete else "nothing of the input was appended")
-        else:
-            what = output.count(appended.records, "record")
-            first = "" if complete else "the first "
-            output.say(
-                f"appended {first}{what} ({output.size(appended.bytes)}), "
-                f"offsets {appended.first_offset} to {appended.last_offset}"
-            )
-        if appended.beyond_failure:
-            beyond = output.count(appended.beyond_failure, "record")
-            output.warn(f"{beyond} after the failure landed too")
-
-    reply.result(appended, facts, show)
+    if appended.records:
+        first = "" if complete else "the first "
+        text = (
+            f"appended {first}{output.count(appended.records, 'record')} "
+            f"({output.size(appended.bytes)}), "
+            f"offsets {appended.first_offset} to {appended.last_offset}"
+        )
+    else:
+        text = "nothing was appended" if complete else "nothing of the input was appended"
+    reply.done({**asdict(appended), "complete": complete}, text)
+    if appended.beyond_failure and not reply.as_json:
+        beyond = output.count(appended.beyond_failure, "record")
+        output.warn(f"{beyond} after the failure landed too")

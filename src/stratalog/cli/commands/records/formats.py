@@ -18,6 +18,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from stratalog.cli.commands.records.framing import with_length
@@ -36,8 +37,6 @@ _CONTROLS = {
 
 
 class Format(StrEnum):
-    """A way to print records."""
-
     TEXT = "text"
     JSON = "json"
     RAW = "raw"
@@ -66,7 +65,6 @@ def choose(form: Format | None, reply: Reply) -> Format:
 
 
 def encode(batch: pa.RecordBatch, form: Format) -> bytes:
-    """The records of a batch in a format."""
     return _ENCODERS[form](*(column.to_pylist() for column in batch.columns))
 
 
@@ -84,8 +82,6 @@ def _text(offsets: list[int], times: list[int], bodies: list[bytes]) -> bytes:
 
 
 def _json(offsets: list[int], times: list[int], bodies: list[bytes]) -> bytes:
-    import msgspec
-
     rows = zip(offsets, times, bodies, strict=True)
     return msgspec.json.Encoder().encode_lines(
         [{"offset": offset, "timestamp_us": time, **_body(body)} for offset, time, body in rows]

@@ -6,8 +6,6 @@
 A splitter is fed whatever chunks the input gives and keeps only the record that is not complete.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from stratalog.errors import Invalid
@@ -16,20 +14,14 @@ PREFIX_BYTES = 4
 
 
 class Splitter(Protocol):
-    """Cuts a stream into records."""
-
     def feed(self, chunk: bytes) -> list[bytes]:
         """The records that are complete with this chunk."""
-        ...
 
     def end(self) -> list[bytes]:
         """What is left at the end of the input. ``Invalid`` if it is a torn record."""
-        ...
 
 
 class Lines:
-    """One record a line."""
-
     def __init__(self, record_bytes_max: int) -> None:
         self._max = record_bytes_max
         self._torn: list[bytes] = []
@@ -63,8 +55,6 @@ class Lines:
 
 
 class LengthPrefixed:
-    """Each record behind its length."""
-
     def __init__(self, record_bytes_max: int) -> None:
         self._max = record_bytes_max
         self._buffer = bytearray()
@@ -104,5 +94,4 @@ class LengthPrefixed:
 
 
 def with_length(body: bytes) -> bytes:
-    """A record behind its length."""
     return len(body).to_bytes(PREFIX_BYTES, "big") + body

@@ -5,8 +5,6 @@ reads the bare descriptor, so that neither Ctrl-C nor a failed append has to wai
 line. It is at most a few chunks ahead of the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os
@@ -17,7 +15,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO
 
 from stratalog.cli.values import unreadable
 from stratalog.errors import Invalid
@@ -27,16 +25,12 @@ CHUNKS_AHEAD_MAX = 4
 UNREADABLE = "Give a file that can be read, or - for standard input."
 
 
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """An open input. ``size`` is known for a file, and then progress can be a bar."""
 
     name: str
-    stream: Readable
+    stream: io.FileIO | BinaryIO
     size: int | None
     interactive: bool
 

@@ -1,16 +1,14 @@
-"""`read`: records on standard output, up to where the log ends."""
+"""`read` and `follow`: records on standard output, to where the log ends or as they come."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from stratalog.cli import output
 from stratalog.cli.commands.records.formats import FormatOption, choose, encode
@@ -18,6 +16,7 @@ from stratalog.cli.groups import option
 from stratalog.cli.parameters import Url
 from stratalog.cli.reply import Reply
 from stratalog.cli.values import time_us
+from stratalog.errors import Invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Which records are read."""
-
     from_offset: int | None = option("The first offset.", "--from", metavar="N", min=1)
     to_offset: int | None = option("Stop before this offset.", "--to", metavar="N", min=1)
     from_time: int | None = option(
@@ -51,12 +48,9 @@ def read(
     *,
     stretch: Stretch,
     form: FormatOption = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify/--no-verify", help="Hash every record and compare with the log's setsum."
-        ),
-    ] = True,
+    verify: bool = option(
+        "Hash every record and compare with the log's setsum.", "--verify/--no-verify", default=True
+    ),
     reply: Reply,
 ) -> None:
     """Print records, oldest first, up to where the log ends now.
@@ -79,7 +73,7 @@ def read(
         async with LogReader.open(url, pin=stretch.pin, options=options) as log:
             start, stop, total = await _bounds(url, log, stretch)
             batches = log.batches(start, stop, stretch.from_time, stretch.to_time)
-            shown = _is_file(sys.stdout.fileno) and not reply.as_json
+            shown = _is_file() and not reply.as_json
             with output.progress("reading", total, unit="records", shown=shown) as advance:
                 done = 0
                 async with aclosing(_limited(batches, stretch.limit)) as parts:
@@ -87,6 +81,43 @@ def read(
                         output.write(encode(batch, chosen))
                         done += batch.num_rows
                         advance(done)
+
+    reply.run(work())
+
+
+def follow(
+    url: Url,
+    from_offset: int | None = option("Begin at this offset.", "--from", metavar="N", min=1),
+    from_start: bool = option("Begin with the oldest record.", default=False),
+    idle_timeout: float | None = option(
+        "End when nothing came for so long.", metavar="SECONDS", min=0
+    ),
+    form: FormatOption = None,
+    *,
+    reply: Reply,
+) -> None:
+    """Print records as they are appended, until Ctrl-C.
+
+    Begins with what comes next, unless told otherwise.
+
+    Examples:
+      stratalog follow orders-log
+      stratalog follow orders-log --from-start --json | jq --unbuffered .body
+      stratalog follow orders-log --from 1000 --idle-timeout 5
+    """
+    if from_start and from_offset is not None:
+        raise Invalid("--from and --from-start exclude each other", hint="Give one of them.")
+    from stratalog.objectlog import LogReader
+
+    chosen = choose(form, reply)
+
+    async def work() -> None:
+        async with LogReader.open(url) as log:
+            start = log.first_offset if from_start else from_offset
+            async with aclosing(log.follow(start, idle_timeout_s=idle_timeout)) as batches:
+                async for batch in batches:
+                    output.write(encode(batch, chosen))
+                    sys.stdout.flush()
 
     reply.run(work())
 
@@ -124,9 +155,9 @@ async def _limited(
                 return
 
 
-def _is_file(fileno: Callable[[], int]) -> bool:
+def _is_file() -> bool:
     """Whether the output goes to a file. In a pipe, a bar would disturb the next program."""
     try:
-        return stat.S_ISREG(os.fstat(fileno()).st_mode)
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
     except OSError:
         return False
