@@ -8,8 +8,6 @@ creates the log. A log is dropped by a tombstone; a name that is taken again get
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import ClassVar

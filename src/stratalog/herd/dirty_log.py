@@ -5,8 +5,6 @@ both fail, so does the append. A server registers before its first mark, so that
 logs without listing anything else. Marks are idempotent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

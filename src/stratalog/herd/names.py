@@ -8,8 +8,6 @@
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 import re
 
 from stratalog.errors import Invalid

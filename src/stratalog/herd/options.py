@@ -1,7 +1,5 @@
 """The options of a herd, with their defaults and limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from stratalog.errors import Invalid

@@ -6,8 +6,6 @@ be pinned, because wal3 made it or because it may only be read, is read as it is
 what is still to be copied, the copy fails with ``Trimmed``.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

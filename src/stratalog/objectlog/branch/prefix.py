@@ -9,8 +9,6 @@ before it are gathered into new nodes, so that the root stays small. The last fr
 root, as in every log. Pure functions over nodes that are loaded (``load_nodes``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

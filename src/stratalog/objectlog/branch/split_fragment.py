@@ -5,8 +5,6 @@ and the time that they have, so the hash of each stays the same. The new sum is 
 sum of the rows that it was made from.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from stratalog.errors import Invalid

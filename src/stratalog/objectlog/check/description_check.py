@@ -4,8 +4,6 @@ Fragments are taken in the order of the log. What is kept is the numbers of each
 first things that do not hold. Pure; ``numbering`` judges the numbers of one writer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -5,8 +5,6 @@ numbers. Of each writer only the next number and what is missing so far are kept
 length is checked in the memory of its writers. Pure; ``self_describing`` has the records.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

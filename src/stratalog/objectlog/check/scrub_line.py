@@ -4,8 +4,6 @@ Bounded by the number of batches and by their bytes. A batch that takes long doe
 behind it, but their results wait for their turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ was started for it (``scrub_worker``). What comes back is small: damages, counts
 whose object the store did not give, for the caller to look at again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -8,8 +8,6 @@ reached *again* is damage.
 In memory: the entries of one path through the tree, and a few nodes read ahead.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable

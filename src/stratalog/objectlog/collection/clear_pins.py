@@ -8,8 +8,6 @@ A pin that nobody owns ends by its expiry. Without one, as the pin of a fork has
 until somebody releases it by name.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 

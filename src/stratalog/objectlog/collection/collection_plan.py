@@ -4,8 +4,6 @@
 the form that is stored.
 """
 
-from __future__ import annotations
-
 from stratalog.objectlog.collection.trim_tree import Trim, trim
 from stratalog.objectlog.stored import (
     FIRST_SEQ_NO,

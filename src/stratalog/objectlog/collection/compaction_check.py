@@ -11,8 +11,6 @@ The newest fragment may not be among them, unless the log is sealed. What the pl
 hashed from the removed rows when the plan was made, so the last line is no tautology.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

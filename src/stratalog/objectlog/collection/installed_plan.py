@@ -6,8 +6,6 @@ An empty plan is an object too, with a write id of its own, so that each step is
 and no two versions are equal. What has become of a plan is read off the manifest, not off this.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from stratalog.errors import Conflict

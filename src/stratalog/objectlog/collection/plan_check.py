@@ -9,8 +9,6 @@ This is checked entry by entry, so that nothing is dropped twice, kept twice, or
 must meet, every sum must be the sum of its parts, and no path may leave ``log/`` and ``snapshot/``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

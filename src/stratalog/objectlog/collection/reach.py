@@ -6,8 +6,6 @@ objects and no further; only that is in memory. Objects of other logs are never 
 they are not looked up.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

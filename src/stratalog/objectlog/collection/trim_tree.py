@@ -12,8 +12,6 @@ below the entries that go.
 Pure functions over nodes that are loaded (``load_nodes``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ here: the compaction stores the nodes under the names of its upload guard, and t
 publishes the plan.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ the runs, so only the ways down to what has changed are written anew.
 Pure functions over nodes that are loaded (``load_nodes``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

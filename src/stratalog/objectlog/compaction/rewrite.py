@@ -6,8 +6,6 @@ never obtained by subtraction. Groups are independent of each other, so any proc
 that has the names of an upload guard to upload under.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -15,8 +15,6 @@ before it without being rewritten. Where nothing lives and no neighbour can take
 without rows is left. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

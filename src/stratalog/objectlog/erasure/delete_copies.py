@@ -14,8 +14,6 @@ The order matters:
    sweep.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Why it cannot be said that erased records are gone: what makes a certificate incomplete."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from stratalog.objectlog.erasure.certificate import Versions
