@@ -22,9 +22,14 @@ import msgspec
 
 from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.check.damage import Damage, DamageKind
-from stratalog.objectlog.check.description_check import DescriptionCheck, Oddity
 from stratalog.objectlog.check.fragment_check import examine_fragment
-from stratalog.objectlog.check.numbering import Broken, Stretch, stretches_of
+from stratalog.objectlog.check.numbering import (
+    Broken,
+    DescriptionCheck,
+    Oddity,
+    Stretch,
+    stretches_of,
+)
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.check.scrub_read import EXAMINE_INLINE_BYTES_MAX, LocalExaminer
 from stratalog.objectlog.check.scrub_report import ScrubReport

@@ -23,11 +23,10 @@ from stratalog.errors import Conflict, Denied, NotFound
 from stratalog.objectlog.append import LogWriter
 from stratalog.objectlog.collection.clear_pins import clear_pins, root_of
 from stratalog.objectlog.collection.collection_plan import plan_collection
-from stratalog.objectlog.collection.compaction_check import check_compaction
 from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removal, Removed
 from stratalog.objectlog.collection.installed_plan import InstalledPlan
 from stratalog.objectlog.collection.lowest_cursor import check_cut_off, list_cursors, lowest
-from stratalog.objectlog.collection.plan_check import check_plan
+from stratalog.objectlog.collection.plan_check import check_compaction, check_plan
 from stratalog.objectlog.collection.reach import Reach, Root
 from stratalog.objectlog.holds import CursorStore, PinStore, detach_fork
 from stratalog.objectlog.options import MIB, CollectorOptions

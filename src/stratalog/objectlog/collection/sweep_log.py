@@ -41,11 +41,7 @@ from stratalog.objectlog.collection.unlinked_objects import (
     OnLeft,
     Survey,
 )
-from stratalog.objectlog.holds import (
-    PinStore,
-    StoredUploadGuard,
-    UploadGuardStore,
-)
+from stratalog.objectlog.holds import PinStore, StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,

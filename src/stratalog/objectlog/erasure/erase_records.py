@@ -37,12 +37,15 @@ from stratalog.objectlog.erasure.delete_copies import Copies, delete_copies
 from stratalog.objectlog.erasure.find_holders import (
     Holder,
     Present,
+    and_more,
+    logs_with,
     pins_that_hold,
     present,
+    reasons_against,
     stored_of,
     stored_with,
+    versions_of,
 )
-from stratalog.objectlog.erasure.reasons import and_more, logs_with, reasons_against, versions_of
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     FORMAT,
@@ -57,15 +60,7 @@ from stratalog.objectlog.tree import Tree
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import (
-    Document,
-    Patience,
-    PatientStore,
-    Store,
-    StoreLike,
-    open_store,
-    redact,
-)
+from stratalog.store import Document, PatientStore, Store, StoreLike, open_store, redact
 
 log = logging.getLogger(__name__)
 
@@ -372,9 +367,6 @@ class Eraser:
 
     def _tree(self) -> Tree:
         return Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
-
-    def _patience(self) -> Patience:
-        return Patience(self._runtime, self._options.timeout_s)
 
 
 def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate:

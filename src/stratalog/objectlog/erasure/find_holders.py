@@ -1,5 +1,6 @@
 """Which records a log has, and what else holds them: pins, forks, the log that it came from.
 
+What is found makes a certificate incomplete: it cannot be said that erased records are gone.
 A record is the same wherever its offset is found, so the fragments that a pin leads to show which
 records it holds. Only a fragment of which records are missing must be read.
 """
@@ -21,11 +22,14 @@ from stratalog.objectlog.holds import Pin, PinStore
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural
 from stratalog.objectlog.tree import Tree, on_newest_tree, survivors_of
 from stratalog.runtime import Runtime
-from stratalog.store import Store, redact
+from stratalog.store import Store, redact, sibling
 
 READS_AT_ONCE = 16
 HEADS_AT_ONCE = 32
 FORK_PIN = "fork_"
+
+Versions = Literal["none", "kept", "unknown"]
+"""Whether the store keeps what was deleted as older versions."""
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -141,6 +145,43 @@ async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
         found = await asyncio.gather(*map(is_there, some))
         there += [path for path, is_kept in zip(some, found, strict=True) if is_kept]
     return tuple(there)
+
+
+async def logs_with(store: Store, foreign: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The logs that still have one of these objects of theirs."""
+    found: list[str] = []
+    for url in dict.fromkeys(base for base, _ in foreign):
+        paths = [path for base, path in foreign if base == url]
+        if await stored_of(sibling(store, url), paths):
+            found.append(redact(url))
+    return tuple(found)
+
+
+async def versions_of(store: Store, path: str) -> Versions:
+    """Whether the store keeps versions, judged by an object that was just written."""
+    version = (await store.head(path)).version
+    if version is None:
+        return "none"
+    return "unknown" if store.url.startswith("gs://") else "kept"
+
+
+def reasons_against(
+    kept: Sequence[str], owned: Sequence[str], holders: Sequence[Holder], versions: Versions
+) -> tuple[str, ...]:
+    """Why it cannot be said that the records are gone."""
+    reasons = [f"still held by {holder}" for holder in holders]
+    if kept:
+        reasons.append(f"old objects are still there: {kept[0]}" + and_more(len(kept) - 1))
+    reasons += [f"the log that this one was forked from still has them: {url}" for url in owned]
+    if versions == "kept":
+        reasons.append("the bucket keeps older versions of its objects, deleted ones too")
+    if versions == "unknown":
+        reasons.append("the store does not tell whether it keeps deleted objects")
+    return tuple(reasons)
+
+
+def and_more(count: int) -> str:
+    return f", and {count} more" if count > 0 else ""
 
 
 async def _below(tree: Tree, pin: Pin, wanted: IndexSet) -> list[tuple[Fragment, IndexSet]]:
