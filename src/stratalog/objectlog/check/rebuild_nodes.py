@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -171,14 +172,17 @@ class _Repair:
             place = await self._locate(manifest, damage)
             if place is None or await self._is_good(place.pointer):
                 return None
-            fragments = await self._children(manifest, place.pointer)
+            fragments = await children_of(
+                self._store, self._tree, manifest, place.pointer, self._runtime
+            )
             nodes = self._nodes(fragments, place.pointer)
             rebuilt = msgspec.structs.replace(
                 place.pointer, path_to_snapshot=nodes[-1].path, depth=nodes[-1].depth
             )
             root_before, root_after, above = self._above(place, rebuilt)
             for node in (*nodes, *above):
-                await self._put(node)
+                patience = Patience(self._runtime, TIMEOUT_S)
+                await put_once(self._store, partial(str, node.path), node.to_json(), patience)
             if await self._link(manifest.sweep_epoch, root_before, root_after):
                 return Repaired(
                     path=damage.path,
@@ -188,9 +192,6 @@ class _Repair:
                     fragments=len(fragments),
                 )
         raise Unproven("the log changes too fast: try again when it is quieter")
-
-    async def _children(self, manifest: Manifest, pointer: SnapshotPointer) -> tuple[Fragment, ...]:
-        return await children_of(self._store, self._tree, manifest, pointer, self._runtime)
 
     async def _locate(self, manifest: Manifest, damage: Damage) -> _Place | None:
         """The way from the root to a damaged node, or None if the log does without it."""
@@ -254,10 +255,6 @@ class _Repair:
             made.append(copy)
             before, after = pointer, msgspec.structs.replace(pointer, path_to_snapshot=copy.path)
         return before, after, made
-
-    async def _put(self, node: Snapshot) -> None:
-        patience = Patience(self._runtime, TIMEOUT_S)
-        await put_once(self._store, lambda: node.path, node.to_json(), patience)
 
     async def _link(self, epoch: int, before: SnapshotPointer, after: SnapshotPointer) -> bool:
         """Exchange the root's entry. False if the root is not what the nodes were made for."""

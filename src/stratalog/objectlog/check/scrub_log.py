@@ -252,19 +252,12 @@ class _Scrub:
         self, path: str, decode: Callable[[bytes, str], T], unreadable: DamageKind
     ) -> T | None:
         """An object beside the tree. None if it is gone or cannot be decoded, which is damage."""
-        data = await self._read_beside(path)
         try:
-            return None if data is None else decode(data, path)
+            return decode((await self._store.get(path)).data, path)
+        except NotFound:
+            return None
         except Corrupt as error:
             self.note(Damage(kind=unreadable, path=path, detail=str(error)))
-            return None
-
-    async def _read_beside(self, path: str) -> bytes | None:
-        """An object that stands beside the tree, and may come and go."""
-        try:
-            return (await self._store.get(path)).data
-        except NotFound:
-            pass
         except Denied as error:
             self.note(Damage(kind=DamageKind.OBJECT_REFUSED, path=path, detail=str(error)))
         return None

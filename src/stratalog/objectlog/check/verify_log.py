@@ -51,13 +51,7 @@ CheckName = Literal["structure", "sums", "continuity", "self-description"]
 OnProgress = Callable[[int, int], None]
 """Called with how many records were examined and how many there are."""
 
-_SUMS = frozenset(
-    {
-        DamageKind.MANIFEST_SUM,
-        DamageKind.SNAPSHOT_SUM,
-        DamageKind.FRAGMENT_SUM,
-    }
-)
+_SUMS = frozenset({DamageKind.MANIFEST_SUM, DamageKind.SNAPSHOT_SUM, DamageKind.FRAGMENT_SUM})
 _CONTINUITY = frozenset(
     {
         DamageKind.MANIFEST_RANGE,
@@ -150,11 +144,7 @@ async def verify(
             on_progress(report.next_offset - report.first_offset, whole)
 
     found = await scrub(
-        url,
-        options=OPTIONS,
-        on_progress=progress,
-        examiner=examiner,
-        runtime=runtime,
+        url, options=OPTIONS, on_progress=progress, examiner=examiner, runtime=runtime
     )
     take_over(None)
     hashed = total.hashed

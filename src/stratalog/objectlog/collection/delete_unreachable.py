@@ -49,25 +49,17 @@ OnRemoved = Callable[[Removed], None]
 """Called with what was deleted so far."""
 
 
+@dataclass(eq=False, slots=True)
 class Removal:
-    """One run of deletions."""
+    """One run of deletions, and what is deleted so far. What ``keep`` reaches stays."""
 
-    def __init__(
-        self,
-        store: Store,
-        tree: Tree,
-        timeout_s: float,
-        runtime: Runtime,
-        on_progress: OnRemoved | None = None,
-        keep: Reach | None = None,
-    ) -> None:
-        self._store = store
-        self._tree = tree
-        self._timeout_s = timeout_s
-        self._runtime = runtime
-        self._on_progress = on_progress
-        self._keep = keep
-        self._removed = Removed()
+    store: Store
+    tree: Tree
+    timeout_s: float
+    runtime: Runtime
+    on_progress: OnRemoved | None = None
+    keep: Reach | None = None
+    removed: Removed = Removed()
 
     async def check_unreachable(self, plan: Garbage, manifest: Manifest) -> None:
         """Refuse unless the manifest reaches none of the plan's objects.
@@ -91,7 +83,7 @@ class Removal:
         """Delete these entries with all below them, then these nodes. Idempotent."""
         await self._remove(entries)
         await self._delete(nodes)
-        return self._removed
+        return self.removed
 
     async def _way_down(self, manifest: Manifest, offset: int) -> AsyncIterator[str]:
         entries: Sequence[Entry] = manifest.entries
@@ -102,7 +94,7 @@ class Removal:
             yield found[0].path
             if isinstance(found[0], Fragment):
                 return
-            entries = (await self._tree.snapshot(found[0])).entries
+            entries = (await self.tree.snapshot(found[0])).entries
 
     async def _remove(self, entries: Sequence[Entry]) -> None:
         entries = [entry for entry in entries if entry.base is None]
@@ -118,7 +110,7 @@ class Removal:
     async def _node(self, pointer: SnapshotPointer) -> Snapshot | None:
         """A dropped node, or None if an earlier run has deleted it, and so all below it."""
         try:
-            return await self._tree.snapshot(pointer)
+            return await self.tree.snapshot(pointer)
         except NotFound:
             return None
 
@@ -128,17 +120,17 @@ class Removal:
             paths = [e.path for e in batch if e.base is None and e.path not in reached]
             if not paths:
                 continue
-            await delete_surely(self._store, paths, Patience(self._runtime, self._timeout_s))
+            await delete_surely(self.store, paths, Patience(self.runtime, self.timeout_s))
             snapshots = sum(path.startswith("snapshot/") for path in paths)
-            self._removed += Removed(len(paths) - snapshots, snapshots, 1)
-            if self._on_progress is not None:
-                self._on_progress(self._removed)
+            self.removed += Removed(len(paths) - snapshots, snapshots, 1)
+            if self.on_progress is not None:
+                self.on_progress(self.removed)
 
     async def _reached(self, entries: Sequence[Entry]) -> Reached:
         """What others keep of these, and what they keep with all that is below it."""
-        if self._keep is None or not entries:
+        if self.keep is None or not entries:
             return Reached(set(), set())
-        return await self._keep.of(entries)
+        return await self.keep.of(entries)
 
 
 def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -28,7 +28,6 @@ Objects whose name is not a log's are reported and left alone.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +52,7 @@ from stratalog.objectlog.stored import (
     own,
 )
 from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, on_newest_tree
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store
 
@@ -251,9 +251,7 @@ class _Sweep:
         live = await self._live_jobs(parts)
         over = [each.incarnation for each in parts if each.is_over(manifest, live)]
         if over and not self._dry_run:
-            for start in range(0, len(over), STAGES_AT_ONCE):
-                some = over[start : start + STAGES_AT_ONCE]
-                await asyncio.gather(*map(self._guards.release, some))
+            await gather_bounded(over, self._guards.release, STAGES_AT_ONCE)
             self._stages = await self._guards.list()
         self._over = frozenset(over)
 
@@ -277,12 +275,7 @@ class _Sweep:
     async def _strike_out_linked(self, survey: Survey) -> Manifest:
         """Step 5. This and the next are also done before step 4, for the epoch need not be raised
         if no candidate is left: writers that have linked theirs meanwhile are not disturbed."""
-
-        async def strike_out(manifest: Manifest) -> Manifest:
-            await survey.strike_out_linked(manifest)
-            return manifest
-
-        return await on_newest_tree(self._store, strike_out)
+        return await on_newest_tree(self._store, survey.strike_out_linked)
 
     async def _strike_out_pinned(self, survey: Survey) -> None:
         """Step 6. The pins are listed after the manifest was read, as a collector does."""

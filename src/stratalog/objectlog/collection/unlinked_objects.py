@@ -90,8 +90,8 @@ class Survey:
                 self._strike_out(fragment.path)
                 fragment = await anext(fragments, None)
 
-    async def strike_out_linked(self, manifest: Manifest) -> None:
-        """Drop the candidates that a newer manifest leads to.
+    async def strike_out_linked(self, manifest: Manifest) -> Manifest:
+        """Drop the candidates that a newer manifest leads to. Gives that manifest.
 
         What is below nodes that were walked before was struck out then: they cannot change.
         ``NotFound`` if a node was deleted meanwhile: then walk a newer manifest.
@@ -99,6 +99,7 @@ class Survey:
         async with aclosing(self._walk(manifest.entries, self._strike_out)) as fragments:
             async for fragment in fragments:
                 self._strike_out(fragment.path)
+        return manifest
 
     async def strike_out_pinned(self, pin: Pin, on_left: OnLeft | None = None) -> None:
         """Drop the candidates that a pin leads to. Below a node that is gone it holds nothing."""

@@ -5,7 +5,6 @@ here: the compaction stores the nodes under the names of its upload guard, and t
 publishes the plan.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from stratalog.objectlog.stored import (
     UploadNames,
 )
 from stratalog.objectlog.tree import Nodes, Tree, make_snapshot, with_nodes
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
 
@@ -130,12 +130,9 @@ async def _nodes_above(
     level: Sequence[Entry] = manifest.entries
     while level:
         pointers = [e for e in level if isinstance(e, SnapshotPointer) and overlaps(e)]
-        level = []
-        for start in range(0, len(pointers), NODES_AT_ONCE):
-            some = pointers[start : start + NODES_AT_ONCE]
-            found = await asyncio.gather(*map(tree.snapshot, some))
-            nodes.update(zip((each.path for each in some), found, strict=True))
-            level += [entry for node in found for entry in node.entries]
+        found = await gather_bounded(pointers, tree.snapshot, NODES_AT_ONCE)
+        nodes.update(zip((each.path for each in pointers), found, strict=True))
+        level = [entry for node in found for entry in node.entries]
     return nodes
 
 

@@ -35,16 +35,13 @@ class Loose(NamedTuple):
 
 def opened(entries: Sequence[Entry], nodes: Nodes, wanted: Callable[[Entry], bool]) -> list[Loose]:
     """The entries with every wanted node in place of its pointer, down to fragments."""
-    return _opened([Loose(entry, opened=False) for entry in entries], nodes, wanted)
-
-
-def _opened(items: Sequence[Loose], nodes: Nodes, wanted: Callable[[Entry], bool]) -> list[Loose]:
     found: list[Loose] = []
-    for item in items:
-        if isinstance(item.entry, SnapshotPointer) and wanted(item.entry):
-            found += _opened(_children(item.entry, nodes), nodes, wanted)
+    for entry in entries:
+        if isinstance(entry, SnapshotPointer) and wanted(entry):
+            below = opened(children_in(nodes, entry), nodes, wanted)
+            found += [Loose(each, opened=True) for each, _ in below]
         else:
-            found.append(item)
+            found.append(Loose(entry, opened=False))
     return found
 
 

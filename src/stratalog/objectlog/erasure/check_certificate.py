@@ -165,16 +165,15 @@ async def _sum_before(entries: Sequence[Entry], tail: int, tree: Tree) -> Setsum
     """What lies before an offset, or None if a fragment spans it."""
     total = EMPTY
     for entry in entries:
-        part: Setsum | None = EMPTY
         if entry.limit.offset <= tail:
-            part = entry.setsum
-        elif isinstance(entry, Fragment) and entry.start.offset < tail:
-            part = None
-        elif not isinstance(entry, Fragment) and entry.start.offset < tail:
+            total += entry.setsum
+        elif entry.start.offset < tail:
+            if isinstance(entry, Fragment):
+                return None
             part = await _sum_before((await tree.snapshot(entry)).entries, tail, tree)
-        if part is None:
-            return None
-        total += part
+            if part is None:
+                return None
+            total += part
     return total
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog.holds import Pin, PinStore
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural
 from stratalog.objectlog.tree import Tree, on_newest_tree, survivors_of
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.store import Store, redact, sibling
 
@@ -139,12 +141,8 @@ async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
             return False
         return True
 
-    there: list[str] = []
-    for start in range(0, len(paths), HEADS_AT_ONCE):
-        some = paths[start : start + HEADS_AT_ONCE]
-        found = await asyncio.gather(*map(is_there, some))
-        there += [path for path, is_kept in zip(some, found, strict=True) if is_kept]
-    return tuple(there)
+    there = await gather_bounded(paths, is_there, HEADS_AT_ONCE)
+    return tuple(compress(paths, there))
 
 
 async def logs_with(store: Store, foreign: Sequence[tuple[str, str]]) -> tuple[str, ...]:
