@@ -129,8 +129,6 @@ async def roll_up(
 
 
 class _RollUp:
-    """One run."""
-
     def __init__(
         self, herd: Herd, worker: str, workers: Collection[str], options: RollUpOptions
     ) -> None:

@@ -113,8 +113,6 @@ class _Again(Exception):
 
 
 class _Copy:
-    """One run of the five steps."""
-
     def __init__(
         self,
         source: StoreLike,
@@ -191,7 +189,15 @@ class _Copy:
                 raise self._taken()
             if known.state == "done":
                 return
-            committer = self._committer(manifest, etag)
+            committer = Committer(
+                self._store,
+                manifest,
+                etag,
+                writer=self._writer,
+                options=self._linking,
+                runtime=self._runtime,
+                counters=WriterCounters(),
+            )
             try:
                 await self._go_on(committer, note, next_offset)
                 return
@@ -215,17 +221,6 @@ class _Copy:
         except NotFound as error:
             await self._source.look_again(error, version, next_offset)
             raise _Again from None
-
-    def _committer(self, manifest: Manifest, etag: str) -> Committer:
-        return Committer(
-            self._store,
-            manifest,
-            etag,
-            writer=self._writer,
-            options=self._linking,
-            runtime=self._runtime,
-            counters=WriterCounters(),
-        )
 
     async def _copy_rest(self, committer: Committer, source: Manifest, note: CopyNote) -> None:
         """Step three: a bounded number of fragments under way, the oldest of them linked."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from stratalog.errors import Conflict, Denied, Invalid, NotFound, Trimmed
-from stratalog.objectlog.branch.split_fragment import encode_part
+from stratalog.objectlog.branch.divide import encode_part
 from stratalog.objectlog.holds import Pin, PinStore, load_pinned
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
 from stratalog.objectlog.stored import (

@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stratalog.errors import Corrupt
-from stratalog.objectlog.stored import FIRST_OFFSET, MAGIC, body_views, decode_described
+from stratalog.objectlog.stored import FIRST_OFFSET, MAGIC, Fragment, body_views, decode_described
 
 MISSING_RANGES_MAX = 10_000
 ODDITIES_MAX = 1000
 
-How = Literal["new", "missing", "late", "twice", "late-or-twice"]
+Odd = Literal["missing", "late", "twice", "late-or-twice"]
+How = Odd | Literal["new"]
 
 
 @dataclass(slots=True)
@@ -104,7 +105,6 @@ class Numbers:
         return self._missing
 
     def see(self, first: int, count: int) -> list[Seen]:
-        """Take in the next numbers of the log."""
         limit = first + count
         if first == self.next:
             self.next = limit
@@ -189,29 +189,23 @@ class DescriptionCheck:
         self.records = 0
 
     def add(
-        self,
-        start: int,
-        limit: int,
-        stretches: Sequence[Stretch],
-        broken: Sequence[Broken],
-        *,
-        sparse: bool = False,
+        self, fragment: Fragment, stretches: Sequence[Stretch], broken: Sequence[Broken]
     ) -> None:
-        """The next fragment: its offsets, and what its records say.
+        """The next fragment, and what its records say.
 
-        What is absent from a ``sparse`` one was compacted, so there is a hole around each stretch.
+        What is absent from a sparse one was compacted, so there is a hole around each stretch.
         """
-        if start > self._next:
+        if fragment.start.offset > self._next:
             self._pass_a_hole()
-        self._next = limit
+        self._next = fragment.limit.offset
         for each in broken:
             self._note(Oddity(kind="broken", offset=each.offset, detail=each.reason))
         for stretch in stretches:
-            if sparse:
+            if fragment.is_sparse:
                 self._pass_a_hole()
             self.records += stretch.count
             self._add(stretch)
-        if sparse:
+        if fragment.is_sparse:
             self._pass_a_hole()
 
     @property
@@ -235,19 +229,10 @@ class DescriptionCheck:
     def _settle_missing(self) -> None:
         """What was passed over and did not come is missing."""
         passed_over, self._passed_over = self._passed_over, []
-        for (run, writer), numbers, offset in passed_over:
-            for low, high in self._numbers[run, writer].missing:
+        for key, numbers, offset in passed_over:
+            for low, high in self._numbers[key].missing:
                 if low in numbers:
-                    self._note(
-                        Oddity(
-                            kind="missing",
-                            run=run,
-                            writer=writer,
-                            first=low,
-                            count=high - low,
-                            offset=offset,
-                        )
-                    )
+                    self._note(_oddity("missing", key, low, high - low, offset))
 
     def _add(self, stretch: Stretch) -> None:
         key = (stretch.run, stretch.writer)
@@ -262,17 +247,14 @@ class DescriptionCheck:
                     passed = range(seen.first, seen.first + seen.count)
                     self._passed_over.append((key, passed, stretch.offset))
             elif seen.how != "new":
-                self._note(
-                    Oddity(
-                        kind=seen.how,
-                        run=stretch.run,
-                        writer=stretch.writer,
-                        first=seen.first,
-                        count=seen.count,
-                        offset=stretch.offset + seen.first - stretch.first,
-                    )
-                )
+                offset = stretch.offset + seen.first - stretch.first
+                self._note(_oddity(seen.how, key, seen.first, seen.count, offset))
 
     def _note(self, oddity: Oddity) -> None:
         if len(self._oddities) < ODDITIES_MAX:
             self._oddities.append(oddity)
+
+
+def _oddity(kind: Odd, key: tuple[str, int], first: int, count: int, offset: int) -> Oddity:
+    run, writer = key
+    return Oddity(kind=kind, run=run, writer=writer, first=first, count=count, offset=offset)

@@ -154,8 +154,6 @@ class _Place:
 
 
 class _Repair:
-    """Rebuilds nodes of one log."""
-
     def __init__(self, store: Store, writer: str, runtime: Runtime) -> None:
         self._store = store
         self._writer = writer

@@ -22,10 +22,11 @@ import msgspec
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound
 from stratalog.hashing import MAKER
 from stratalog.objectlog.check.damage import Damage, DamageKind, about
-from stratalog.objectlog.check.scrub_line import BatchLine, Done
 from stratalog.objectlog.check.scrub_pool import WorkerPool, can_start, shared_url
 from stratalog.objectlog.check.scrub_read import (
     EXAMINE_INLINE_BYTES_MAX,
+    BatchLine,
+    Done,
     Examined,
     Examiner,
     LocalExaminer,
@@ -97,7 +98,6 @@ async def scrub(
 
 
 def _begun(store: Store, resume: ScrubReport | int | None) -> ScrubReport:
-    """The report to go on with."""
     if resume is None:
         return ScrubReport(url=store.url, next_offset=0)
     if isinstance(resume, ScrubReport):

@@ -165,7 +165,6 @@ def _unread(pointer: SnapshotPointer, error: StratalogError) -> Damage:
 
 
 def _within(entries: Iterable[Entry], low: int, high: int | None) -> Iterable[Entry]:
-    """The entries that overlap a range of offsets."""
     return (
         entry
         for entry in entries

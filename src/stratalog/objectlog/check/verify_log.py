@@ -133,8 +133,7 @@ async def verify(
 
     def take_over(below: int | None) -> None:
         for part in examiner.take(below):
-            start, limit = part.entry.start.offset, part.entry.limit.offset
-            description.add(start, limit, part.stretches, part.broken, sparse=part.entry.is_sparse)
+            description.add(part.entry, part.stretches, part.broken)
             total.add(part.entry)
 
     def progress(report: ScrubReport) -> None:

@@ -47,7 +47,6 @@ class Trim:
 
     @property
     def discarded(self) -> Setsum:
-        """The sum of what goes, from the entries that go."""
         return Setsum.total(entry.setsum for entry in self.dropped)
 
 

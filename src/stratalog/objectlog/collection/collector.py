@@ -27,7 +27,7 @@ from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removal
 from stratalog.objectlog.collection.installed_plan import InstalledPlan
 from stratalog.objectlog.collection.lowest_cursor import check_cut_off, list_cursors, lowest
 from stratalog.objectlog.collection.plan_check import check_compaction, check_plan
-from stratalog.objectlog.collection.reach import Reach, Root
+from stratalog.objectlog.collection.reach import Root
 from stratalog.objectlog.holds import CursorStore, PinStore, detach_fork
 from stratalog.objectlog.options import MIB, CollectorOptions
 from stratalog.objectlog.stored import (
@@ -324,7 +324,7 @@ class Collector:
             self._options.timeout_s,
             self._runtime,
             on_progress,
-            Reach(self._tree, keep) if keep else None,
+            keep,
         )
 
     async def _detach(self) -> None:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from stratalog.errors import Corrupt, NotFound
 from stratalog.invariants import invariant
 from stratalog.objectlog.collection.plan_check import OWNED
-from stratalog.objectlog.collection.reach import Reach, Reached
+from stratalog.objectlog.collection.reach import Root, reached
 from stratalog.objectlog.stored import Entry, Fragment, Garbage, Manifest, Snapshot, SnapshotPointer
 from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely
 from stratalog.runtime import Runtime
@@ -51,14 +51,14 @@ OnRemoved = Callable[[Removed], None]
 
 @dataclass(eq=False, slots=True)
 class Removal:
-    """One run of deletions, and what is deleted so far. What ``keep`` reaches stays."""
+    """One run of deletions, and what is deleted so far. What ``keep`` leads to stays."""
 
     store: Store
     tree: Tree
     timeout_s: float
     runtime: Runtime
     on_progress: OnRemoved | None = None
-    keep: Reach | None = None
+    keep: Sequence[Root] = ()
     removed: Removed = Removed()
 
     async def check_unreachable(self, plan: Garbage, manifest: Manifest) -> None:
@@ -100,7 +100,7 @@ class Removal:
         entries = [entry for entry in entries if entry.base is None]
         pointers = [entry for entry in entries if isinstance(entry, SnapshotPointer)]
         for group in _batched(pointers, NODES_AT_ONCE):
-            wholly = (await self._reached(group)).wholly
+            wholly = (await reached(self.tree, self.keep, group)).wholly
             loose = [pointer for pointer in group if pointer.path not in wholly]
             nodes = await asyncio.gather(*map(self._node, loose))
             await self._remove([child for node in nodes if node for child in node.entries])
@@ -116,8 +116,8 @@ class Removal:
 
     async def _delete(self, entries: Sequence[Entry]) -> None:
         for batch in _batched(entries, DELETE_BATCH):
-            reached = (await self._reached(batch)).paths
-            paths = [e.path for e in batch if e.base is None and e.path not in reached]
+            kept = (await reached(self.tree, self.keep, batch)).paths
+            paths = [e.path for e in batch if e.base is None and e.path not in kept]
             if not paths:
                 continue
             await delete_surely(self.store, paths, Patience(self.runtime, self.timeout_s))
@@ -125,12 +125,6 @@ class Removal:
             self.removed += Removed(len(paths) - snapshots, snapshots, 1)
             if self.on_progress is not None:
                 self.on_progress(self.removed)
-
-    async def _reached(self, entries: Sequence[Entry]) -> Reached:
-        """What others keep of these, and what they keep with all that is below it."""
-        if self.keep is None or not entries:
-            return Reached(set(), set())
-        return await self.keep.of(entries)
 
 
 def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -15,8 +15,6 @@ from stratalog.store import Store, Superseded, Version
 
 
 class InstalledPlan:
-    """The place of the plan of one log."""
-
     def __init__(self, store: Store, writer: str, timeout_s: float, runtime: Runtime) -> None:
         self._store = store
         self._writer = writer

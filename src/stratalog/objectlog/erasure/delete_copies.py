@@ -64,7 +64,7 @@ async def delete_copies(
     swept = await _sweep(url, collector, note, options, runtime)
     await collector.clear_pins()
     await _forget_index(store, options, runtime)
-    may_have_read = [each for each in listed if _is_compacting(each)]
+    may_have_read = [each for each in listed if each.state == "live" and each.note == STAGE_NOTE]
     may_repeat = [each for each in swept.sparing if each.batch is None]
     stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
     holders = tuple(_holder(each) for each in stages.values())
@@ -87,10 +87,6 @@ async def _sweep(
         with contextlib.suppress(NotFound):  # another collector was faster
             await collector.finish()
     return await sweep_noting(url, on_left, limits, runtime)
-
-
-def _is_compacting(stage: StoredUploadGuard) -> bool:
-    return stage.state == "live" and stage.note == STAGE_NOTE
 
 
 def _holder(stage: StoredUploadGuard) -> Holder:

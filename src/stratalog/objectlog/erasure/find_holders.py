@@ -132,7 +132,6 @@ async def stored_with(
 
 
 async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
-    """Those of these objects that are stored."""
 
     async def is_there(path: str) -> bool:
         try:
@@ -166,7 +165,6 @@ async def versions_of(store: Store, path: str) -> Versions:
 def reasons_against(
     kept: Sequence[str], owned: Sequence[str], holders: Sequence[Holder], versions: Versions
 ) -> tuple[str, ...]:
-    """Why it cannot be said that the records are gone."""
     reasons = [f"still held by {holder}" for holder in holders]
     if kept:
         reasons.append(f"old objects are still there: {kept[0]}" + and_more(len(kept) - 1))
