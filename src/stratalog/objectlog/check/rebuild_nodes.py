@@ -98,10 +98,14 @@ async def repair(
     work = _Repair(store, writer_label(writer), runtime)
     repaired: list[Repaired] = []
     reasons: dict[str, str] = {}
-    nodes = {each.path: each for each in report.damages if _is_node_of_this_log(each)}
+    nodes = {
+        each.path: each
+        for each in report.damages
+        if each.kind.value.startswith("snapshot-") and each.base is None
+    }
     # A node that spans more comes first: what is below it is rebuilt along with it. Repeated as
     # long as it helps: a neighbour that was rebuilt shows where to look.
-    todo = sorted(nodes.values(), key=_records, reverse=True)
+    todo = sorted(nodes.values(), key=lambda each: (each.start or 0) - (each.limit or 0))
     tried = len(todo) + 1
     while len(todo) < tried:
         tried = len(todo)
@@ -122,14 +126,6 @@ async def repair(
             if each.path not in solved and not _is_below(each, repaired)
         ),
     )
-
-
-def _is_node_of_this_log(damage: Damage) -> bool:
-    return damage.kind.value.startswith("snapshot-") and damage.base is None
-
-
-def _records(damage: Damage) -> int:
-    return (damage.limit or 0) - (damage.start or 0)
 
 
 def _is_below(damage: Damage, repaired: Iterable[Repaired]) -> bool:

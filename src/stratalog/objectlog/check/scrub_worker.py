@@ -12,8 +12,6 @@ Each message is pickled behind its length. All fragments of a batch are asked fo
 examined in order, on the one thread that a process can hash with.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -61,8 +61,11 @@ async def replant(
     manifest: Manifest, replaced: Sequence[Replaced], tree: Tree, names: UploadNames, writer: str
 ) -> Replanted:
     """The tree with these in place. ``Conflict`` if what they replace is not there any more."""
-    overlaps = _overlapping(replaced)
+    rewritten = IndexSet(*(each.entry.offsets for each in replaced))
     made: list[Snapshot] = []
+
+    def overlaps(entry: Entry) -> bool:
+        return rewritten.overlaps(range(entry.start.offset, entry.limit.offset))
 
     def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
         made.append(make_snapshot(children, depth, names.snapshot, writer))
@@ -134,18 +137,6 @@ async def _nodes_above(
         nodes.update(zip((each.path for each in pointers), found, strict=True))
         level = [entry for node in found for entry in node.entries]
     return nodes
-
-
-def _overlapping(replaced: Sequence[Replaced]) -> Callable[[Entry], bool]:
-    """Whether anything below an entry is replaced."""
-    changed = IndexSet(
-        *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
-    )
-
-    def overlaps(entry: Entry) -> bool:
-        return changed.overlaps(range(entry.start.offset, entry.limit.offset))
-
-    return overlaps
 
 
 def _with_replacements(items: Sequence[Loose], replaced: Sequence[Replaced]) -> list[Loose]:

@@ -7,7 +7,6 @@ records it holds. Only a fragment of which records are missing must be read.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -20,13 +19,15 @@ import msgspec
 from stratalog.errors import NotFound
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog.holds import Pin, PinStore
+from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural
 from stratalog.objectlog.tree import Tree, on_newest_tree, survivors_of
-from stratalog.ordered import gather_bounded
+from stratalog.ordered import gather_bounded, in_order
 from stratalog.runtime import Runtime
 from stratalog.store import Store, redact, sibling
 
 READS_AT_ONCE = 16
+READ_BYTES_MAX = 64 * MIB
 HEADS_AT_ONCE = 32
 FORK_PIN = "fork_"
 
@@ -196,21 +197,22 @@ async def _found(
     def overlaps(entry: Entry) -> bool:
         return wanted.overlaps(range(entry.start.offset, entry.limit.offset))
 
-    async def several(some: list[Fragment]) -> list[tuple[Fragment, IndexSet]]:
-        reads = (_records_in(each, tree, wanted, may_be_lost) for each in some)
-        return [each for each in zip(some, await asyncio.gather(*reads), strict=True) if each[1]]
+    async def look(fragment: Fragment) -> tuple[Fragment, IndexSet]:
+        return fragment, await _records_in(fragment, tree, wanted, may_be_lost)
 
-    some: list[Fragment] = []
-    on_missing = _pass_over if may_be_lost else None
+    on_missing = (lambda _: None) if may_be_lost else None  # a lost node leads to nothing
     async with aclosing(tree.fragments(entries, overlaps, on_missing)) as walk:
-        async for fragment in walk:
-            some.append(fragment)
-            if len(some) == READS_AT_ONCE:
-                for each in await several(some):
+        looked = in_order(
+            walk,
+            look,
+            lambda each: each.num_bytes,
+            count_max=READS_AT_ONCE,
+            bytes_max=READ_BYTES_MAX,
+        )
+        async with aclosing(looked) as ahead:
+            async for each in ahead:
+                if each[1]:
                     yield each
-                some = []
-    for each in await several(some):
-        yield each
 
 
 async def _records_in(
@@ -228,7 +230,3 @@ async def _records_in(
             return EMPTY
         raise
     return wanted & survivors_of(data, fragment, verify=False).offsets
-
-
-def _pass_over(_: Entry) -> None:
-    """A node that is lost leads to nothing."""
