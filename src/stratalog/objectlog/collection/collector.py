@@ -209,7 +209,7 @@ class Collector:
         """
         await self._courtesy(await self._installed.note_published(plan))
         held, _ = await self._pins.release_expired()
-        roots = [Root("the manifest", manifest.entries, whole=True), *map(root_of, held)]
+        roots = [Root("the manifest", manifest.entries), *map(root_of, held)]
         try:
             removed = await self._removal(on_progress, roots).remove(plan.dropped)
         except NotFound as gone:

@@ -20,15 +20,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The top of a tree, and which part of it counts: all of it, or a window.
+    """The top of a tree, and which part of it counts: all of it, or a window, which a pin has.
 
-    In a ``whole`` tree a missing node is an error. Below a missing node of another one, a pin say,
-    nothing is reached.
+    Without a window a missing node is an error; with one, nothing is reached below it.
     """
 
     name: str
     entries: tuple[Entry, ...]
-    whole: bool
     window: Window | None = None
 
     def counts(self, entry: Entry) -> bool:
@@ -70,7 +68,7 @@ async def reached(tree: Tree, roots: Sequence[Root], entries: Sequence[Entry]) -
                 try:
                     node = await tree.snapshot(entry)
                 except NotFound:
-                    if root.whole:
+                    if root.window is None:
                         raise
                     log.warning("%s points to %s, which is gone", root.name, entry.path)
                     continue

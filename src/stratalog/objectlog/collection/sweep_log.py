@@ -126,9 +126,7 @@ async def sweep(
     way. Writers may go on meanwhile; uploads that a sweep overtakes are made again.
     """
     store = PatientStore(open_store(url), runtime, options.timeout_s)
-    return await _Sweep(
-        store, options, runtime, dry_run=dry_run, revoke=revoke, on_progress=on_progress
-    ).run()
+    return await _Sweep(store, options, runtime, dry_run, frozenset(revoke), on_progress).run()
 
 
 async def sweep_noting(
@@ -147,7 +145,7 @@ class _Sweep:
     options: SweepOptions
     runtime: Runtime
     dry_run: bool = False
-    revoke: Collection[str] = ()
+    revoke: frozenset[str] = frozenset()
     on_progress: OnProgress | None = None
     on_left: OnLeft | None = None
 
@@ -187,7 +185,7 @@ class _Sweep:
         return self._report(await self._remove_released())
 
     async def _revoke_stages(self) -> None:
-        for incarnation in sorted(set(self.revoke)):
+        for incarnation in sorted(self.revoke):
             if self.dry_run:
                 await self._guards.load(incarnation)
             else:
@@ -294,7 +292,7 @@ class _Sweep:
         return [
             stage
             for stage in self._stages
-            if stage.state == "live" and stage.incarnation not in {*self.revoke, *self._over}
+            if stage.state == "live" and stage.incarnation not in self.revoke | self._over
         ]
 
     def _add_up(self, survey: Survey) -> None:

@@ -334,7 +334,12 @@ class Compactor:
             await put_once(self._store, partial(str, node.path), node.to_json(), patience)
         await guard.check_live()
         plan = plan_compaction(manifest, after, replaced, self.up_to, self._writer, self.runtime)
-        lost = [fragment for each in replaced for fragment in each.that_lost_records]
+        lost = [
+            fragment
+            for each in replaced
+            for fragment in each.group.fragments
+            if each.dropped.overlaps(fragment.offsets)
+        ]
         intent = Intent(
             plan_id=plan.plan_id or "",
             tail=manifest.tail.offset,

@@ -5,7 +5,7 @@ here: the compaction stores the nodes under the names of its upload guard, and t
 publishes the plan.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from stratalog.errors import Conflict
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.repack import Loose, opened, packed
 from stratalog.objectlog.compaction.rewrite_groups import Group
-from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stored import (
     FORMAT,
     GARBAGE_PATH,
@@ -31,7 +30,6 @@ from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
 
-NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
 NODES_AT_ONCE = 64
 
 
@@ -43,11 +41,6 @@ class Replaced:
     entry: Fragment
     discarded: Setsum
     dropped: IndexSet
-
-    @property
-    def that_lost_records(self) -> Iterator[Fragment]:
-        """The fragments of which a record went."""
-        return (each for each in self.group.fragments if self.dropped.overlaps(each.offsets))
 
 
 class Replanted(NamedTuple):
@@ -74,7 +67,7 @@ async def replant(
     def pack(nodes: Nodes) -> list[Entry]:
         made.clear()
         items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
-        return packed(items, nodes, make, NODE_ENTRIES_MAX)
+        return packed(items, nodes, make)
 
     entries = await with_nodes(tree, pack, await _nodes_above(manifest, overlaps, tree))
     return Replanted(entries, _reached(entries, made))
