@@ -22,7 +22,6 @@ from stratalog.objectlog.stored import (
     Fragment,
     LogPosition,
     Manifest,
-    Snapshot,
     decode_fragment,
     load_manifest,
 )
@@ -40,7 +39,7 @@ class CopySource:
 
     def __init__(self, url: StoreLike, owner: str, options: CopyOptions, runtime: Runtime) -> None:
         self._store = PatientStore(open_store(url), runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._pins = PinStore(self._store, owner=owner, runtime=runtime)
         self._options = options
         self._runtime = runtime

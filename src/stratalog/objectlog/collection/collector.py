@@ -37,7 +37,6 @@ from stratalog.objectlog.stored import (
     Garbage,
     Manifest,
     PlanState,
-    Snapshot,
     load_garbage,
     load_manifest,
     writer_label,
@@ -104,7 +103,7 @@ class Collector:
         self._options = options
         self._runtime = runtime
         self._installed = InstalledPlan(self._store, self._writer, options.timeout_s, runtime)
-        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._reloads = Reloads(self._store)
 
     async def plan(self) -> tuple[Garbage | None, PlanState]:

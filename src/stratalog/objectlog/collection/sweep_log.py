@@ -46,7 +46,6 @@ from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     ByteCache,
     Manifest,
-    Snapshot,
     load_garbage,
     load_manifest,
     own,
@@ -150,7 +149,7 @@ class _Sweep:
     on_left: OnLeft | None = None
 
     def __post_init__(self) -> None:
-        self._tree = Tree(self.store, ByteCache[Snapshot](0))
+        self._tree = Tree(self.store, ByteCache(0))
         self._pins = PinStore(self.store, runtime=self.runtime)
         self._guards = UploadGuardStore(self.store, runtime=self.runtime)
         self._epoch_before = self._epoch = 0

@@ -38,7 +38,6 @@ from stratalog.objectlog.stored import (
     Fragment,
     Garbage,
     Manifest,
-    Snapshot,
     check_offset,
     load_manifest,
     writer_label,
@@ -174,7 +173,7 @@ class Compactor:
         options, runtime = self.options, self.runtime
         self._url = open_store(self.url)
         self._store = PatientStore(self._url, runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._writer = writer_label(self.writer)
         self._reloads = Reloads(self._store)
         collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)

@@ -51,7 +51,6 @@ from stratalog.objectlog.stored import (
     FORMAT,
     ByteCache,
     Manifest,
-    Snapshot,
     check_note,
     load_manifest,
     writer_label,
@@ -359,7 +358,7 @@ class Eraser:
         return Collector(self._url, writer=self._writer, options=options, runtime=self.runtime)
 
     def _tree(self) -> Tree:
-        return Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        return Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
 
 
 def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate:
