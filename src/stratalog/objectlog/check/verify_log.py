@@ -129,12 +129,17 @@ async def verify(
     manifest = await _readable_manifest(store)
     examiner = _Examiner(store, OPTIONS.fragments_max, runtime)
     description = DescriptionCheck(FIRST_OFFSET if manifest is None else manifest.first_offset)
-    total = _Total(manifest)
+    added_up_to = 0 if manifest is None else manifest.first_offset
+    limit = None if manifest is None else manifest.tail.offset
+    total = EMPTY  # of the rows of the manifest's fragments, taken in the order of the log
 
     def take_over(below: int | None) -> None:
+        nonlocal added_up_to, total
         for part in examiner.take(below):
             description.add(part.entry, part.stretches, part.broken)
-            total.add(part.entry)
+            if part.entry.start.offset == added_up_to != limit:
+                added_up_to = part.entry.limit.offset
+                total += part.entry.setsum
 
     def progress(report: ScrubReport) -> None:
         take_over(report.next_offset)
@@ -146,10 +151,11 @@ async def verify(
         url, options=OPTIONS, on_progress=progress, examiner=examiner, runtime=runtime
     )
     take_over(None)
-    hashed = total.hashed
-    current = await _readable_manifest(store)
-    if manifest is not None and current is not None and current.compacted != manifest.compacted:
-        hashed = None  # records have gone from the middle of the log since
+    hashed = total if added_up_to == limit else None  # not all of it was there to be read
+    if manifest is not None:
+        current = await _readable_manifest(store)
+        if current is not None and current.compacted != manifest.compacted:
+            hashed = None  # records have gone from the middle of the log since
     return _report(found, manifest, hashed, description)
 
 
@@ -203,26 +209,6 @@ def _examine(entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
     if damages:
         return damages
     return _Part(entry, *stretches_of(decode_fragment(data, entry, verify=False)))
-
-
-class _Total:
-    """What the rows of a manifest's fragments add up to, taken in the order of the log."""
-
-    def __init__(self, manifest: Manifest | None) -> None:
-        self._next = 0 if manifest is None else manifest.first_offset
-        self._limit = None if manifest is None else manifest.tail.offset
-        self._sum = EMPTY
-
-    def add(self, entry: Fragment) -> None:
-        """A fragment whose rows were hashed and found to be as its entry says."""
-        if entry.start.offset == self._next != self._limit:
-            self._next = entry.limit.offset
-            self._sum += entry.setsum
-
-    @property
-    def hashed(self) -> Setsum | None:
-        """None if not all of it was there to be read."""
-        return self._sum if self._next == self._limit else None
 
 
 def _report(
