@@ -54,7 +54,6 @@ class Job:
 
 
 def frame(message: object) -> bytes:
-    """A message as it travels."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 
