@@ -9,7 +9,7 @@ those behind it, but their results wait for their turn.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from stratalog.errors import Denied, Invalid, NotFound, StratalogError, Unavailable
@@ -29,13 +29,13 @@ NOT_READ = (NotFound, Denied, Unavailable, Invalid)
 """What a store answers in place of an object."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Examined:
     """What became of a batch: damages, bytes read, and which of its entries were not read."""
 
-    damages: tuple[Damage, ...] = ()
+    damages: list[Damage] = field(default_factory=list)
     num_bytes: int = 0
-    unread: tuple[tuple[int, StratalogError], ...] = ()
+    unread: list[tuple[int, StratalogError]] = field(default_factory=list)
 
 
 class Examiner(Protocol):
@@ -91,18 +91,16 @@ class LocalExaminer:
         self.batches = fragments_max
 
     async def examine(self, batch: Sequence[Fragment]) -> Examined:
-        damages: list[Damage] = []
-        unread: list[tuple[int, StratalogError]] = []
-        size = 0
+        found = Examined()
         for index, entry in enumerate(batch):
             try:
-                found, read = await self._examine(entry)
+                damages, size = await self._examine(entry)
             except NOT_READ as error:
-                unread.append((index, error))
-                continue
-            damages += found
-            size += read
-        return Examined(tuple(damages), size, tuple(unread))
+                found.unread.append((index, error))
+            else:
+                found.damages += damages
+                found.num_bytes += size
+        return found
 
     async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
         """What is wrong with a fragment, and how many bytes of it were read."""
