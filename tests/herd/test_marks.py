@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.errors import Corrupt, Invalid
-from stratalog.herd import Mark, assign
+from stratalog.herd import Mark
+from stratalog.herd.assignment import assign
 from stratalog.herd.dirty_mark import MARK_BYTES_MAX, REINSERTIONS_MAX, put_back, together
 
 U64 = st.integers(0, 2**64 - 1)

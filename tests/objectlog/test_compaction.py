@@ -26,7 +26,7 @@ from stratalog.objectlog.branch.copy_source import CopySource
 from stratalog.objectlog.bulk.commit import link_uploaded
 from stratalog.objectlog.bulk.upload import BulkUpload
 from stratalog.objectlog.check import verify_log as verification
-from stratalog.objectlog.compaction import relink as replanting
+from stratalog.objectlog.compaction import repack as replanting
 from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.stored.copy_note import CopyNote
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest

@@ -23,7 +23,7 @@ from signed_requests import versioned_bucket
 from stratalog import IndexSet, Presence
 from stratalog.errors import Conflict, Corrupt, Fenced, Invalid, NotFound, StratalogError
 from stratalog.objectlog.collection.sweep_log import sweep_noting
-from stratalog.objectlog.compaction import relink as replanting
+from stratalog.objectlog.compaction import repack as replanting
 from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.erasure.certificate import decode_certificate
 from stratalog.objectlog.holds.upload_guard import UploadGuard

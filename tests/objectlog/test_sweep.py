@@ -521,7 +521,7 @@ class TestSurvey:
         survey = self.survey_of(Watched(MemoryStore()))
 
         async def main() -> None:
-            await log.store(survey._store)
+            await log.store(survey.store)
             await survey.take(log.manifest, "")
             assert survey.candidates == {}
             assert 1 <= max(sizes) <= 3

@@ -24,7 +24,7 @@ from simulation.keeping import Keeping
 from simulation.world import TIMEOUT_S, Crew, forgiven, kind_of, run_world
 from stratalog.errors import StratalogError, Trimmed
 from stratalog.objectlog.collection.sweep_log import sweep
-from stratalog.objectlog.compaction import relink as replanting
+from stratalog.objectlog.compaction import repack as replanting
 from stratalog.objectlog.holds.upload_guard import UPLOAD_GUARD_PREFIX
 from stratalog.runtime import Runtime
 from stratalog.testing import Node, Row, Simulation, check_appends

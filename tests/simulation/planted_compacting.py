@@ -134,7 +134,7 @@ def compact_the_newest_fragment() -> Iterator[None]:
             return found
         newest = manifest.fragments[-1]
         before = found[-1].fragment.limit.offset if found else manifest.first_offset
-        if newest.limit.offset <= self._up_to and before == newest.start.offset:
+        if newest.limit.offset <= self.up_to and before == newest.start.offset:
             found.append(await self._judged(newest, manifest))
         return found
 

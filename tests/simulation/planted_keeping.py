@@ -16,9 +16,9 @@ from stratalog.errors import NotFound
 from stratalog.objectlog.collection import collection_plan as planning_module
 from stratalog.objectlog.collection import collector as collector_module
 from stratalog.objectlog.collection import sweep_log as sweep_module
+from stratalog.objectlog.collection.collection_plan import Trim, trim
 from stratalog.objectlog.collection.collector import Collector
 from stratalog.objectlog.collection.delete_unreachable import Removal
-from stratalog.objectlog.collection.trim_tree import Trim, trim
 from stratalog.objectlog.holds import cursor as cursor_module
 from stratalog.objectlog.holds.cursor import Cursor, CursorStore
 from stratalog.objectlog.stored import plan_document

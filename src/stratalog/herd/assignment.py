@@ -5,8 +5,6 @@ keys move. Members may disagree about who is there: work that is done twice is s
 compare-and-swap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from hashlib import blake2b
 

@@ -8,8 +8,6 @@ creates the log. A log is dropped by a tombstone; a name that is taken again get
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import ClassVar
@@ -17,7 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from stratalog.errors import Exists
-from stratalog.herd.names import CATALOGUE_PREFIX, ID_BYTES, entry_path, name_in
+from stratalog.herd.names import CATALOGUE_PREFIX, ID_BYTES, entry_path, names_below
 from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
 from stratalog.runtime import Runtime
 from stratalog.store import Document, Store, Version
@@ -39,8 +37,6 @@ class Entry(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Catalogue:
-    """The names of one herd."""
-
     def __init__(self, root: Store, runtime: Runtime) -> None:
         self._root = root
         self._runtime = runtime
@@ -82,12 +78,9 @@ class Catalogue:
         await self._document(name).change(dropped, before=found)
         return found.value
 
-    async def names(self) -> AsyncIterator[str]:
+    def names(self) -> AsyncIterator[str]:
         """All names, also of logs that were dropped, in order."""
-        async for row in self._root.list(CATALOGUE_PREFIX):
-            name = name_in(row.path, CATALOGUE_PREFIX)
-            if name is not None:
-                yield name
+        return names_below(self._root, CATALOGUE_PREFIX)
 
     def _new(self, name: str) -> Entry:
         return Entry(

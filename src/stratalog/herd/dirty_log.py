@@ -5,8 +5,6 @@ both fail, so does the append. A server registers before its first mark, so that
 logs without listing anything else. Marks are idempotent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -15,7 +13,7 @@ from typing import ClassVar
 
 from stratalog.errors import Exists, StratalogError, Unavailable
 from stratalog.herd.dirty_mark import Mark
-from stratalog.herd.names import SERVERS_PREFIX, SIDES, dirty_store, name_in, server_path
+from stratalog.herd.names import SERVERS_PREFIX, SIDES, dirty_store, names_below, server_path
 from stratalog.objectlog import WriterOptions
 from stratalog.objectlog.append import LogWriter
 from stratalog.objectlog.stored import FORMAT, Natural, StoredObject
@@ -48,17 +46,12 @@ async def register(root: Store, server: str, runtime: Runtime) -> None:
         await create(root, server_path(server), entry.to_json(), patience)
 
 
-async def servers(root: Store) -> AsyncIterator[str]:
+def servers(root: Store) -> AsyncIterator[str]:
     """All that ever registered, by name."""
-    async for row in root.list(SERVERS_PREFIX):
-        name = name_in(row.path, SERVERS_PREFIX)
-        if name is not None:
-            yield name
+    return names_below(root, SERVERS_PREFIX)
 
 
 class Marker:
-    """Takes the marks of one server."""
-
     def __init__(self, root: Store, server: str, timeout_s: float, runtime: Runtime) -> None:
         options = WriterOptions(on_fenced="reopen", timeout_s=timeout_s)
         self._sides = [

@@ -79,16 +79,14 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def together(marks: Iterable[Mark]) -> Mark:
     """One mark in the place of several of one log."""
-    first, *others = marks
-    for mark in others:
-        first = Mark(
-            log_id=first.log_id,
-            end=max(first.end, mark.end),
-            sweep_epoch=max(first.sweep_epoch, mark.sweep_epoch),
-            first_us=min(first.first_us, mark.first_us),
-            reinsertions=max(first.reinsertions, mark.reinsertions),
-        )
-    return first
+    several = [*marks]
+    return Mark(
+        log_id=several[0].log_id,
+        end=max(mark.end for mark in several),
+        sweep_epoch=max(mark.sweep_epoch for mark in several),
+        first_us=min(mark.first_us for mark in several),
+        reinsertions=max(mark.reinsertions for mark in several),
+    )
 
 
 def put_back(mark: Mark) -> Mark:

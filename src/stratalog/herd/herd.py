@@ -338,7 +338,8 @@ class HerdLog:
         if known is not None and known[1] is not None and writer.tail - known[1] < limit:
             return
         if known is None or now_s - known[0] >= self._options.cursor_s:
-            known = self._compacted = (now_s, await self._compacted_upto())
+            upto = await offset_of(await self.cursors(), self._options.compaction_cursor)
+            known = self._compacted = (now_s, upto)
         if known[1] is None:
             return
         waiting = writer.tail - known[1]
@@ -350,10 +351,10 @@ class HerdLog:
                 actual=waiting,
             )
 
-    async def _compacted_upto(self) -> int | None:
-        """Where the cursor is. None if there is none, so that nothing is limited."""
-        try:
-            cursor = await (await self.cursors()).load(self._options.compaction_cursor)
-        except NotFound:
-            return None
-        return cursor.offset
+
+async def offset_of(cursors: CursorStore, name: str) -> int | None:
+    """Where a cursor is. None if there is none."""
+    try:
+        return (await cursors.load(name)).offset
+    except NotFound:
+        return None

@@ -8,9 +8,8 @@
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import AsyncIterator
 
 from stratalog.errors import Invalid
 from stratalog.store import PrefixedStore, Store
@@ -44,26 +43,24 @@ def check_name(name: str, what: str) -> str:
 
 
 def entry_path(name: str) -> str:
-    """Where the catalogue has a log."""
     return f"{CATALOGUE_PREFIX}{check_name(name, 'log')}{SUFFIX}"
 
 
 def server_path(server: str) -> str:
-    """Where a server says that it may have marks."""
     return f"{SERVERS_PREFIX}{check_name(server, 'server')}{SUFFIX}"
 
 
-def name_in(path: str, prefix: str) -> str | None:
-    """The name that a path of this kind tells, or None if it is none of ours."""
-    name = path.removeprefix(prefix).removesuffix(SUFFIX)
-    return name if path == f"{prefix}{name}{SUFFIX}" and is_name(name) else None
+async def names_below(root: Store, prefix: str) -> AsyncIterator[str]:
+    """The names of what lies below a prefix, in order. What is none of ours is passed over."""
+    async for row in root.list(prefix):
+        name = row.path.removeprefix(prefix).removesuffix(SUFFIX)
+        if row.path == f"{prefix}{name}{SUFFIX}" and is_name(name):
+            yield name
 
 
 def log_store(root: Store, log_id: str) -> Store:
-    """The place of a log."""
     return PrefixedStore(root, f"logs/{log_id}")
 
 
 def dirty_store(root: Store, server: str, side: str) -> Store:
-    """The place of one of the two dirty logs of a server."""
     return PrefixedStore(root, f"dirty/{check_name(server, 'server')}/{side}")

@@ -1,7 +1,5 @@
 """The options of a herd, with their defaults and limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from stratalog.errors import Invalid
@@ -70,10 +68,8 @@ class RollUpOptions:
 
     def __post_init__(self) -> None:
         _require(self.age_s >= 0, "age_s is not negative")
-        _require(self.records >= 1, "records is at least 1")
-        _require(self.reinsertions >= 1, "reinsertions is at least 1")
-        _require(self.reads_at_once >= 1, "reads_at_once is at least 1")
-        _require(self.marks_at_once >= 1, "marks_at_once is at least 1")
+        for name in ("records", "reinsertions", "reads_at_once", "marks_at_once"):
+            _require(getattr(self, name) >= 1, f"{name} is at least 1")
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -22,7 +22,7 @@ from stratalog.errors import Conflict, Exists, Invalid, NotFound, StratalogError
 from stratalog.herd.assignment import assign
 from stratalog.herd.dirty_log import servers
 from stratalog.herd.dirty_mark import Mark, put_back, together
-from stratalog.herd.herd import Herd
+from stratalog.herd.herd import Herd, offset_of
 from stratalog.herd.names import SIDES, dirty_store, log_store
 from stratalog.herd.options import RollUpOptions
 from stratalog.objectlog import CollectorOptions
@@ -129,8 +129,6 @@ async def roll_up(
 
 
 class _RollUp:
-    """One run."""
-
     def __init__(
         self, herd: Herd, worker: str, workers: Collection[str], options: RollUpOptions
     ) -> None:
@@ -220,7 +218,8 @@ class _RollUp:
         """The manifest is read before the cursor: see ``Mark.may_go``."""
         store = PatientStore(log_store(self._herd.root, mark.log_id), self._runtime, READ_TIMEOUT_S)
         manifest, _ = await load_manifest(store)
-        cursor = await self._cursor_of(store)
+        cursors = CursorStore(store, runtime=self._runtime)
+        cursor = await offset_of(cursors, self._options.compaction_cursor)
         upto = manifest.first_offset if cursor is None else cursor
         tail = manifest.tail.offset
         if mark.may_go(tail=tail, sweep_epoch=manifest.sweep_epoch, compacted_upto=upto):
@@ -238,13 +237,6 @@ class _RollUp:
                 reason=self._reason(mark, tail - upto),
             ),
         )
-
-    async def _cursor_of(self, store: Store) -> int | None:
-        try:
-            cursors = CursorStore(store, runtime=self._runtime)
-            return (await cursors.load(self._options.compaction_cursor)).offset
-        except NotFound:
-            return None
 
     def _reason(self, mark: Mark, records: int) -> Reason | None:
         if records >= self._options.records:

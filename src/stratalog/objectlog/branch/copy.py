@@ -112,8 +112,6 @@ class _Again(Exception):
 
 
 class _Copy:
-    """One run of the five steps."""
-
     def __init__(
         self,
         source: StoreLike,

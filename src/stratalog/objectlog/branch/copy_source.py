@@ -6,14 +6,12 @@ be pinned, because wal3 made it or because it may only be read, is read as it is
 what is still to be copied, the copy fails with ``Trimmed``.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from stratalog.errors import Conflict, Denied, Invalid, NotFound, Trimmed
-from stratalog.objectlog.branch.split_fragment import encode_part
+from stratalog.objectlog.branch.divide import encode_part
 from stratalog.objectlog.holds import Pin, PinStore, load_pinned
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
 from stratalog.objectlog.stored import (
@@ -24,7 +22,6 @@ from stratalog.objectlog.stored import (
     Fragment,
     LogPosition,
     Manifest,
-    Snapshot,
     decode_fragment,
     load_manifest,
 )
@@ -42,7 +39,7 @@ class CopySource:
 
     def __init__(self, url: StoreLike, owner: str, options: CopyOptions, runtime: Runtime) -> None:
         self._store = PatientStore(open_store(url), runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._pins = PinStore(self._store, owner=owner, runtime=runtime)
         self._options = options
         self._runtime = runtime

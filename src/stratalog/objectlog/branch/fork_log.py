@@ -37,8 +37,7 @@ from typing import Literal
 import msgspec
 
 from stratalog.errors import Conflict, Exists, Invalid, NotFound, Trimmed
-from stratalog.objectlog.branch.prefix import Prefix, prefix_of
-from stratalog.objectlog.branch.split_fragment import encode_part
+from stratalog.objectlog.branch.divide import Prefix, encode_part, prefix_of
 from stratalog.objectlog.holds import (
     FORK_TIMEOUT_S,
     ForkNote,
@@ -61,7 +60,6 @@ from stratalog.objectlog.stored import (
     Fragment,
     LogPosition,
     Manifest,
-    Snapshot,
     SnapshotPointer,
     UploadNames,
     as_fields,
@@ -129,14 +127,12 @@ async def fork(
 
 
 class _Fork:
-    """One run of the three steps."""
-
     def __init__(self, source: StoreLike, target: StoreLike, writer: str, runtime: Runtime) -> None:
         self._source = PatientStore(open_store(source), runtime, FORK_TIMEOUT_S)
         self._target = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
         self._writer = writer
         self._runtime = runtime
-        self._tree = Tree(self._target, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._target, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._first_seq_no = FIRST_SEQ_NO
         if self._source.url == self._target.url:
             raise Invalid("a log cannot be its own fork", hint="Choose another place.")
@@ -216,7 +212,8 @@ class _Fork:
 
     async def _begin(self, at: int | None) -> ForkNote:
         source, _ = await load_manifest(self._source)
-        await self._check_same_store()
+        if not await self._is_seen(MANIFEST_PATH):
+            raise self._elsewhere()
         limit = source.tail.offset if at is None else at
         if limit < source.first_offset:
             raise Trimmed(
@@ -247,10 +244,6 @@ class _Fork:
         except Exists:
             return await self._begun(at)
         return note
-
-    async def _check_same_store(self) -> None:
-        if not await self._is_seen(MANIFEST_PATH):
-            raise self._elsewhere()
 
     async def _is_seen(self, path: str) -> bool:
         """Whether what holds the objects is in the log that the fork will read them from.

@@ -118,9 +118,8 @@ class Sealer:
         raise _taken(store.url)
 
     async def _begin(self, store: Store, ended: Manifest, named: Link) -> None:
-        first = Manifest.of_new_log(self._writer, self._runtime)
         first = msgspec.structs.replace(
-            first,
+            Manifest.of_new_log(self._writer, self._runtime),
             initial_offset=ended.tail,
             initial_seq_no=ended.next_seq_no,
             linked=ended.linked,

@@ -15,6 +15,8 @@ from stratalog.objectlog.stored import Entry
 _KEEP = "Keep the object as it is, and restore it from a copy of the bucket if there is one."
 _REPAIR = "Let `repair` rebuild it from its fragments, or restore it from a copy of the bucket."
 _STOP = "Stop the writers and look at who changed it; restore it from a copy of the bucket."
+_REMEDY_OF = {"manifest": _STOP, "sequence": _STOP, "snapshot": _REPAIR, "fragment": _KEEP}
+"""What to do, by what the name of a kind begins with, unless the kind says otherwise."""
 
 
 class DamageKind(enum.Enum):
@@ -24,93 +26,79 @@ class DamageKind(enum.Enum):
     remedy: str
     is_remark: bool
 
-    def __new__(cls, name: str, meaning: str, remedy: str, is_remark: bool = False) -> DamageKind:
+    def __new__(
+        cls, name: str, meaning: str, remedy: str = "", is_remark: bool = False
+    ) -> DamageKind:
         kind = object.__new__(cls)
         kind._value_ = name
         kind.meaning = meaning
-        kind.remedy = remedy
+        kind.remedy = remedy or _REMEDY_OF[name.partition("-")[0]]
         kind.is_remark = is_remark
         return kind
 
     MANIFEST_MISSING = (
         "manifest-missing",
         "There are fragments but no manifest, so nothing says which of them belong to the log.",
-        _STOP,
     )
     MANIFEST_UNREADABLE = (
         "manifest-unreadable",
         "The manifest cannot be decoded, so nothing says which fragments belong to the log.",
-        _STOP,
     )
     MANIFEST_SUM = (
         "manifest-sum",
         "The root's entries and what was collected do not add up to the log's setsum.",
-        _STOP,
     )
     MANIFEST_RANGE = (
         "manifest-range",
         "The root's entries leave a gap, overlap, span nothing, or miss the log's beginning.",
-        _STOP,
     )
     MANIFEST_TIME = (
         "manifest-time",
         "The root's entries go back in time, so seeking by time may miss records.",
-        _STOP,
     )
     MANIFEST_BYTES = (
         "manifest-bytes",
         "The manifest counts fewer bytes than its entries link.",
-        _STOP,
     )
     SEQUENCE_GAP = (
         "sequence-gap",
         "The fragment's number does not follow its neighbour's: one was lost or moved.",
-        _STOP,
     )
     SNAPSHOT_MISSING = (
         "snapshot-missing",
         "An inner node is gone; the records below it may be there but cannot be found.",
-        _REPAIR,
     )
     SNAPSHOT_UNREADABLE = (
         "snapshot-unreadable",
         "An inner node cannot be decoded; the records below it cannot be found.",
-        _REPAIR,
     )
     SNAPSHOT_EMPTY = (
         "snapshot-empty",
         "An inner node has no children; the records below it cannot be found.",
-        _REPAIR,
     )
     SNAPSHOT_SUM = (
         "snapshot-sum",
         "A node's children do not add up to the setsum that the node above promises.",
-        _REPAIR,
     )
     SNAPSHOT_RANGE = (
         "snapshot-range",
         "A node's children leave a gap, overlap, or span other offsets than promised.",
-        _REPAIR,
     )
     SNAPSHOT_TIME = (
         "snapshot-time",
         "A node's children go back in time or have other times than promised.",
-        _REPAIR,
     )
     SNAPSHOT_DEPTH = (
         "snapshot-depth",
         "A node is deeper than promised, or not deeper than its children.",
-        _REPAIR,
     )
     SNAPSHOT_PATH = (
         "snapshot-path",
         "A node's name is not its own, or is no legal name: it may be another node.",
-        _REPAIR,
     )
     SNAPSHOT_BYTES = (
         "snapshot-bytes",
         "A node's children have other sizes together than promised.",
-        _REPAIR,
     )
     FRAGMENT_MISSING = (
         "fragment-missing",
@@ -120,37 +108,30 @@ class DamageKind(enum.Enum):
     FRAGMENT_SIZE = (
         "fragment-size",
         "The stored object has another size than it was written with: truncated or replaced.",
-        _KEEP,
     )
     FRAGMENT_UNREADABLE = (
         "fragment-unreadable",
         "The object cannot be read as Parquet: truncated, overwritten, or its bytes flipped.",
-        _KEEP,
     )
     FRAGMENT_COLUMNS = (
         "fragment-columns",
         "The object is Parquet with other columns than a fragment: something else took its name.",
-        _KEEP,
     )
     FRAGMENT_COUNT = (
         "fragment-count",
         "The fragment holds another number of records than its entry says.",
-        _KEEP,
     )
     FRAGMENT_OFFSETS = (
         "fragment-offsets",
         "The fragment holds records of other places: perhaps it was exchanged with another.",
-        _KEEP,
     )
     FRAGMENT_TIME = (
         "fragment-time",
         "The fragment's records have other times than its entry says.",
-        _KEEP,
     )
     FRAGMENT_SUM = (
         "fragment-sum",
         "The records do not add up to their setsum: at least one was changed.",
-        _KEEP,
     )
     FRAGMENT_PATH = (
         "fragment-path",
@@ -225,14 +206,8 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def to_dict(self) -> dict[str, object]:
         """Everything that is known about it, ready for JSON."""
         return {
+            **msgspec.structs.asdict(self),
             "kind": self.kind.value,
-            "path": self.path,
-            "base": self.base,
-            "start": self.start,
-            "limit": self.limit,
-            "expected": self.expected,
-            "actual": self.actual,
-            "detail": self.detail,
             "remark": self.is_remark,
             "meaning": self.kind.meaning,
             "remedy": self.kind.remedy,

@@ -8,8 +8,6 @@ pointer in range, sum and bytes. Fragments that were uploaded and never linked m
 a sum of 256 bits distinguishes them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The decoder that readers use decides whether a fragment is good, so that a scrub
 disagree. Only when it refuses is the fragment looked at again, to name what is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

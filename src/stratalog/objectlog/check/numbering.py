@@ -1,11 +1,10 @@
-"""Whether the numbers of self-describing records follow each other: none missing, twice or late.
+"""Whether self-describing records follow each other: each there once, in order, none missing.
 
-Records come in the order of the log, as *stretches*: neighbours of one writer with consecutive
-numbers. Of each writer only the next number and what is missing so far are kept, so a log of any
-length is checked in the memory of its writers. Pure; ``self_describing`` has the records.
+Fragments come in the order of the log, and their records as *stretches*: neighbours of one writer
+with consecutive numbers. Of each writer only the next number and what is missing so far are kept,
+and of the log the first things that do not hold. So a log of any length is checked in the memory of
+its writers. Pure; ``self_describing`` has the records.
 """
-
-from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
@@ -14,15 +13,18 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stratalog.errors import Corrupt
-from stratalog.objectlog.stored import MAGIC, body_views, decode_described
+from stratalog.objectlog.stored import FIRST_OFFSET, MAGIC, Fragment, body_views, decode_described
 
 MISSING_RANGES_MAX = 10_000
+ODDITIES_MAX = 1000
 
-How = Literal["new", "missing", "late", "twice", "late-or-twice"]
+Odd = Literal["missing", "late", "twice", "late-or-twice"]
+How = Odd | Literal["new"]
 
 
 @dataclass(slots=True)
@@ -103,7 +105,6 @@ class Numbers:
         return self._missing
 
     def see(self, first: int, count: int) -> list[Seen]:
-        """Take in the next numbers of the log."""
         limit = first + count
         if first == self.next:
             self.next = limit
@@ -143,3 +144,117 @@ class Numbers:
                 start, end = self._missing.pop(index)
                 left = [each for each in ((start, low), (high, end)) if each[0] < each[1]]
                 self._missing[index:index] = left
+
+
+_MEANINGS = {
+    "missing": "These records were passed over: lost, or never linked.",
+    "late": "These records come after later ones of the same writer.",
+    "twice": "These records are in the log a second time.",
+    "late-or-twice": "These records come after later ones of the same writer, late or a second "
+    "time: its numbers have too many gaps to tell.",
+    "broken": "This record begins like a self-describing one and does not hold what it says.",
+}
+
+
+class Oddity(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not hold between self-describing records."""
+
+    kind: Literal["missing", "late", "twice", "late-or-twice", "broken"]
+    run: str = ""
+    writer: int = 0
+    first: int = 0
+    """The first number concerned."""
+
+    count: int = 1
+    offset: int = 0
+    """Where in the log it was noticed."""
+
+    detail: str = ""
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self.kind]
+
+
+class DescriptionCheck:
+    """What the records say about themselves, taken in the order of the log."""
+
+    def __init__(self, first_offset: int) -> None:
+        self._next = first_offset
+        self._may_have_begun = first_offset > FIRST_OFFSET
+        self._numbers: dict[tuple[str, int], Numbers] = {}
+        self._passed_over: list[tuple[tuple[str, int], range, int]] = []
+        self._oddities: list[Oddity] = []
+        self._writers: set[tuple[str, int]] = set()
+        self.records = 0
+
+    def add(
+        self, fragment: Fragment, stretches: Sequence[Stretch], broken: Sequence[Broken]
+    ) -> None:
+        """The next fragment, and what its records say.
+
+        What is absent from a sparse one was compacted, so there is a hole around each stretch.
+        """
+        if fragment.start.offset > self._next:
+            self._pass_a_hole()
+        self._next = fragment.limit.offset
+        for each in broken:
+            self._note(Oddity(kind="broken", offset=each.offset, detail=each.reason))
+        for stretch in stretches:
+            if fragment.is_sparse:
+                self._pass_a_hole()
+            self.records += stretch.count
+            self._add(stretch)
+        if fragment.is_sparse:
+            self._pass_a_hole()
+
+    @property
+    def writers(self) -> int:
+        return len(self._writers)
+
+    def oddities(self) -> tuple[Oddity, ...]:
+        """All that does not hold. Called when the log was read to its end."""
+        self._settle_missing()
+        return tuple(sorted(self._oddities, key=lambda each: each.offset))
+
+    def _pass_a_hole(self) -> None:
+        """Some of the log was compacted or collected, or is damaged, which the scrub reports.
+
+        Any writer may have written there, so each may go on with any number.
+        """
+        self._settle_missing()
+        self._numbers.clear()
+        self._may_have_begun = True
+
+    def _settle_missing(self) -> None:
+        """What was passed over and did not come is missing."""
+        passed_over, self._passed_over = self._passed_over, []
+        for key, numbers, offset in passed_over:
+            for low, high in self._numbers[key].missing:
+                if low in numbers:
+                    self._note(_oddity("missing", key, low, high - low, offset))
+
+    def _add(self, stretch: Stretch) -> None:
+        key = (stretch.run, stretch.writer)
+        numbers = self._numbers.get(key)
+        if numbers is None:
+            self._writers.add(key)
+            numbers = Numbers(stretch.first if self._may_have_begun else 0)
+            self._numbers[key] = numbers
+        for seen in numbers.see(stretch.first, stretch.count):
+            if seen.how == "missing":
+                if len(self._passed_over) < ODDITIES_MAX:
+                    passed = range(seen.first, seen.first + seen.count)
+                    self._passed_over.append((key, passed, stretch.offset))
+            elif seen.how != "new":
+                offset = stretch.offset + seen.first - stretch.first
+                self._note(_oddity(seen.how, key, seen.first, seen.count, offset))
+
+    def _note(self, oddity: Oddity) -> None:
+        if len(self._oddities) < ODDITIES_MAX:
+            self._oddities.append(oddity)
+
+
+def _oddity(kind: Odd, key: tuple[str, int], first: int, count: int, offset: int) -> Oddity:
+    run, writer = key
+    return Oddity(kind=kind, run=run, writer=writer, first=first, count=count, offset=offset)

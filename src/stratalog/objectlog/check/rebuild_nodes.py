@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -97,10 +98,14 @@ async def repair(
     work = _Repair(store, writer_label(writer), runtime)
     repaired: list[Repaired] = []
     reasons: dict[str, str] = {}
-    nodes = {each.path: each for each in report.damages if _is_node_of_this_log(each)}
+    nodes = {
+        each.path: each
+        for each in report.damages
+        if each.kind.value.startswith("snapshot-") and each.base is None
+    }
     # A node that spans more comes first: what is below it is rebuilt along with it. Repeated as
     # long as it helps: a neighbour that was rebuilt shows where to look.
-    todo = sorted(nodes.values(), key=_records, reverse=True)
+    todo = sorted(nodes.values(), key=lambda each: (each.start or 0) - (each.limit or 0))
     tried = len(todo) + 1
     while len(todo) < tried:
         tried = len(todo)
@@ -121,14 +126,6 @@ async def repair(
             if each.path not in solved and not _is_below(each, repaired)
         ),
     )
-
-
-def _is_node_of_this_log(damage: Damage) -> bool:
-    return damage.kind.value.startswith("snapshot-") and damage.base is None
-
-
-def _records(damage: Damage) -> int:
-    return (damage.limit or 0) - (damage.start or 0)
 
 
 def _is_below(damage: Damage, repaired: Iterable[Repaired]) -> bool:
@@ -153,8 +150,6 @@ class _Place:
 
 
 class _Repair:
-    """Rebuilds nodes of one log."""
-
     def __init__(self, store: Store, writer: str, runtime: Runtime) -> None:
         self._store = store
         self._writer = writer
@@ -171,14 +166,17 @@ class _Repair:
             place = await self._locate(manifest, damage)
             if place is None or await self._is_good(place.pointer):
                 return None
-            fragments = await self._children(manifest, place.pointer)
+            fragments = await children_of(
+                self._store, self._tree, manifest, place.pointer, self._runtime
+            )
             nodes = self._nodes(fragments, place.pointer)
             rebuilt = msgspec.structs.replace(
                 place.pointer, path_to_snapshot=nodes[-1].path, depth=nodes[-1].depth
             )
             root_before, root_after, above = self._above(place, rebuilt)
             for node in (*nodes, *above):
-                await self._put(node)
+                patience = Patience(self._runtime, TIMEOUT_S)
+                await put_once(self._store, partial(str, node.path), node.to_json(), patience)
             if await self._link(manifest.sweep_epoch, root_before, root_after):
                 return Repaired(
                     path=damage.path,
@@ -188,9 +186,6 @@ class _Repair:
                     fragments=len(fragments),
                 )
         raise Unproven("the log changes too fast: try again when it is quieter")
-
-    async def _children(self, manifest: Manifest, pointer: SnapshotPointer) -> tuple[Fragment, ...]:
-        return await children_of(self._store, self._tree, manifest, pointer, self._runtime)
 
     async def _locate(self, manifest: Manifest, damage: Damage) -> _Place | None:
         """The way from the root to a damaged node, or None if the log does without it."""
@@ -254,10 +249,6 @@ class _Repair:
             made.append(copy)
             before, after = pointer, msgspec.structs.replace(pointer, path_to_snapshot=copy.path)
         return before, after, made
-
-    async def _put(self, node: Snapshot) -> None:
-        patience = Patience(self._runtime, TIMEOUT_S)
-        await put_once(self._store, lambda: node.path, node.to_json(), patience)
 
     async def _link(self, epoch: int, before: SnapshotPointer, after: SnapshotPointer) -> bool:
         """Exchange the root's entry. False if the root is not what the nodes were made for."""

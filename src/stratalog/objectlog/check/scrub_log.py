@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -22,10 +23,11 @@ import msgspec
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound
 from stratalog.hashing import MAKER
 from stratalog.objectlog.check.damage import Damage, DamageKind, about
-from stratalog.objectlog.check.scrub_line import BatchLine, Done
 from stratalog.objectlog.check.scrub_pool import WorkerPool, can_start, shared_url
 from stratalog.objectlog.check.scrub_read import (
     EXAMINE_INLINE_BYTES_MAX,
+    BatchLine,
+    Done,
     Examined,
     Examiner,
     LocalExaminer,
@@ -86,8 +88,7 @@ async def scrub(
         return work.report(finished=True)
     work.set_range(manifest)
     if examiner is None:
-        size = work.bytes_left(manifest)
-        examiner = await _examiner(url, store, options, manifest, size, runtime)
+        examiner = await work.examiner(url, manifest, runtime)
     try:
         await work.examine_beside(manifest)
         finished = await work.examine_records(manifest, examiner)
@@ -97,7 +98,6 @@ async def scrub(
 
 
 def _begun(store: Store, resume: ScrubReport | int | None) -> ScrubReport:
-    """The report to go on with."""
     if resume is None:
         return ScrubReport(url=store.url, next_offset=0)
     if isinstance(resume, ScrubReport):
@@ -111,31 +111,6 @@ def _begun(store: Store, resume: ScrubReport | int | None) -> ScrubReport:
         return resume
     check_offset(resume)
     return ScrubReport(url=store.url, first_offset=resume, next_offset=resume)
-
-
-async def _examiner(
-    target: StoreLike,
-    store: Store,
-    options: ScrubOptions,
-    manifest: Manifest,
-    size: int,
-    runtime: Runtime,
-) -> Examiner:
-    url = shared_url(target)
-    processes = options.processes
-    if processes is None:
-        able = url is not None and can_start() and type(runtime) is Runtime
-        worthwhile = options.bodies and size >= PROCESSES_FROM_BYTES
-        processes = await _processes_worthwhile(manifest) if able and worthwhile else 0
-    if processes == 0:
-        return LocalExaminer(store, options.bodies, options.fragments_max, runtime)
-    if url is None:
-        raise Invalid(
-            f"other processes cannot open {store.url} by URL",
-            hint="Give the URL in place of a store object, or let processes be 0.",
-        )
-    job = Job(url, options.bodies, options.timeout_s)
-    return await WorkerPool.start(job, processes, options.fragments_max)
 
 
 async def _processes_worthwhile(manifest: Manifest) -> int:
@@ -156,21 +131,17 @@ def _place(damage: Damage) -> tuple[int, str, str]:
     return (-1 if damage.start is None else damage.start, damage.path, damage.kind.value)
 
 
+@dataclass(eq=False)
 class _Scrub:
     """One run: what was found so far, and how it goes on."""
 
-    def __init__(
-        self,
-        store: Store,
-        options: ScrubOptions,
-        on_progress: OnProgress | None,
-        begun: ScrubReport,
-    ) -> None:
-        self._store = store
-        self._options = options
-        self._on_progress = on_progress
-        self._begun = begun
-        self._so_far = begun
+    store: Store
+    options: ScrubOptions
+    on_progress: OnProgress | None
+    begun: ScrubReport
+
+    def __post_init__(self) -> None:
+        self._so_far = self.begun
         self._found: dict[object, Damage] = {}
         self._sorted: tuple[tuple[Damage, ...], tuple[Damage, ...]] = ((), ())
 
@@ -195,13 +166,13 @@ class _Scrub:
     async def load(self) -> Manifest | None:
         """The manifest as it is, or None if it is too damaged to lead anywhere."""
         try:
-            blob = await self._store.get(MANIFEST_PATH)
+            blob = await self.store.get(MANIFEST_PATH)
         except NotFound:
-            async for row in self._store.list(FRAGMENT_PREFIX):
+            async for row in self.store.list(FRAGMENT_PREFIX):
                 kind, detail = DamageKind.MANIFEST_MISSING, f"there is {row.path}"
                 self.note(Damage(kind=kind, path=MANIFEST_PATH, detail=detail))
                 return None
-            return (await load_manifest(self._store))[0]  # says what to do if there is none
+            return (await load_manifest(self.store))[0]  # says what to do if there is none
         manifest, damages = decode_leniently(blob.data)
         for damage in damages:
             self.note(damage)
@@ -218,7 +189,7 @@ class _Scrub:
             next_offset=max(so_far.next_offset, first),
             limit_offset=max((e.limit.offset for e in entries), default=manifest.tail.offset),
         )
-        for damage in (*self._begun.damages, *self._begun.remarks):
+        for damage in (*self.begun.damages, *self.begun.remarks):
             # What concerns no offset was looked at anew; what lies below the start is gone.
             if damage.path != MANIFEST_PATH and damage.limit is not None and damage.limit > first:
                 self.note(damage)
@@ -243,7 +214,7 @@ class _Scrub:
             self.note(Damage(kind=kind, path=path, expected=first_offset, actual=offset))
 
     async def _listed(self, prefix: str, kind: Kind) -> AsyncIterator[str]:
-        async for row in self._store.list(prefix):
+        async for row in self.store.list(prefix):
             name = own(row.path)
             if name is not None and name.kind is kind:
                 yield row.path
@@ -252,36 +223,43 @@ class _Scrub:
         self, path: str, decode: Callable[[bytes, str], T], unreadable: DamageKind
     ) -> T | None:
         """An object beside the tree. None if it is gone or cannot be decoded, which is damage."""
-        data = await self._read_beside(path)
         try:
-            return None if data is None else decode(data, path)
+            return decode((await self.store.get(path)).data, path)
+        except NotFound:
+            return None
         except Corrupt as error:
             self.note(Damage(kind=unreadable, path=path, detail=str(error)))
-            return None
-
-    async def _read_beside(self, path: str) -> bytes | None:
-        """An object that stands beside the tree, and may come and go."""
-        try:
-            return (await self._store.get(path)).data
-        except NotFound:
-            pass
         except Denied as error:
             self.note(Damage(kind=DamageKind.OBJECT_REFUSED, path=path, detail=str(error)))
         return None
 
     # The records
 
-    def bytes_left(self, manifest: Manifest) -> int:
-        """How much there is to read, as far as the root shows."""
-        first = self._so_far.next_offset
-        return sum(each.num_bytes for each in manifest.entries if each.limit.offset > first)
+    async def examiner(self, target: StoreLike, manifest: Manifest, runtime: Runtime) -> Examiner:
+        """One that suits what there is to read, as far as the root shows."""
+        options, url, first = self.options, shared_url(target), self._so_far.next_offset
+        processes = options.processes
+        if processes is None:
+            size = sum(each.num_bytes for each in manifest.entries if each.limit.offset > first)
+            able = url is not None and can_start() and type(runtime) is Runtime
+            worthwhile = options.bodies and size >= PROCESSES_FROM_BYTES
+            processes = await _processes_worthwhile(manifest) if able and worthwhile else 0
+        if processes == 0:
+            return LocalExaminer(self.store, options.bodies, options.fragments_max, runtime)
+        if url is None:
+            raise Invalid(
+                f"other processes cannot open {self.store.url} by URL",
+                hint="Give the URL in place of a store object, or let processes be 0.",
+            )
+        job = Job(url, options.bodies, options.timeout_s)
+        return await WorkerPool.start(job, processes, options.fragments_max)
 
     async def examine_records(self, manifest: Manifest, examiner: Examiner) -> bool:
         """Walk the tree and examine every fragment. False if it stopped at too much damage."""
-        walk = TreeWalk(self._store, self.note, self.load)
-        line = BatchLine(examiner, self._options.bytes_max)
+        walk = TreeWalk(self.store, self.note, self.load)
+        line = BatchLine(examiner, self.options.bytes_max)
         limit = self._so_far.limit_offset
-        low = self._so_far.next_offset if self._begun.next_offset else 0
+        low = self._so_far.next_offset if self.begun.next_offset else 0
         known, stopped = len(self._found), False
         try:
             async with aclosing(walk.fragments(manifest, low, limit)) as fragments:
@@ -289,7 +267,7 @@ class _Scrub:
                     await line.add(fragment, walk.snapshots)
                     while done := await line.take():
                         await self._settle(done, examiner)
-                    stopped = len(self._found) - known >= self._options.damages_max
+                    stopped = len(self._found) - known >= self.options.damages_max
                     if stopped:
                         break
             while done := await line.finish():
@@ -299,7 +277,7 @@ class _Scrub:
         if not stopped:
             self._so_far = msgspec.structs.replace(
                 self._so_far,
-                snapshots=self._begun.snapshots + walk.snapshots,
+                snapshots=self.begun.snapshots + walk.snapshots,
                 next_offset=max(self._so_far.next_offset, limit),
             )
         return not stopped
@@ -317,13 +295,13 @@ class _Scrub:
             fragments=so_far.fragments + len(read),
             records=so_far.records + sum(entry.count for entry in read),
             num_bytes=so_far.num_bytes + done.examined.num_bytes,
-            snapshots=self._begun.snapshots + done.snapshots,
+            snapshots=self.begun.snapshots + done.snapshots,
             next_offset=min(
                 max(so_far.next_offset, done.batch[-1].limit.offset), so_far.limit_offset
             ),
         )
-        if self._on_progress is not None:
-            self._on_progress(self.report())
+        if self.on_progress is not None:
+            self.on_progress(self.report())
 
     async def _note_examined(self, batch: Sequence[Fragment], examined: Examined) -> list[Fragment]:
         """Note all damage of a batch. Gives the fragments that are missing."""
@@ -351,7 +329,7 @@ class _Scrub:
         for entry in missing:
             others = None
             if manifest is not None:
-                walk = TreeWalk(self._store, self.note, self.load)
+                walk = TreeWalk(self.store, self.note, self.load)
                 others = await replacements_of(entry, manifest, walk)
             if others is None:
                 self.note(about(DamageKind.FRAGMENT_MISSING, entry))

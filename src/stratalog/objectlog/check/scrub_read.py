@@ -3,12 +3,13 @@
 A batch of fragments is read in parallel and examined in log order, by this process or by one that
 was started for it (``scrub_worker``). What comes back is small: damages, counts, and the entries
 whose object the store did not give, for the caller to look at again.
+
+Batches under way are bounded by their number and by their bytes. One that takes long does not stop
+those behind it, but their results wait for their turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from stratalog.errors import Denied, Invalid, NotFound, StratalogError, Unavailable
@@ -17,22 +18,24 @@ from stratalog.objectlog.check.fragment_check import examine_fragment, examine_s
 from stratalog.objectlog.options import KIB
 from stratalog.objectlog.stored import ByteCache, Entry, Fragment
 from stratalog.objectlog.tree import Tree
+from stratalog.ordered import OrderedTasks
 from stratalog.runtime import Runtime
 from stratalog.store import Store, check_path, get_then
 
 EXAMINE_INLINE_BYTES_MAX = 32 * KIB
+WAITING_MAX = 1024
 
 NOT_READ = (NotFound, Denied, Unavailable, Invalid)
 """What a store answers in place of an object."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Examined:
     """What became of a batch: damages, bytes read, and which of its entries were not read."""
 
-    damages: tuple[Damage, ...] = ()
+    damages: list[Damage] = field(default_factory=list)
     num_bytes: int = 0
-    unread: tuple[tuple[int, StratalogError], ...] = ()
+    unread: list[tuple[int, StratalogError]] = field(default_factory=list)
 
 
 class Examiner(Protocol):
@@ -88,18 +91,16 @@ class LocalExaminer:
         self.batches = fragments_max
 
     async def examine(self, batch: Sequence[Fragment]) -> Examined:
-        damages: list[Damage] = []
-        unread: list[tuple[int, StratalogError]] = []
-        size = 0
+        found = Examined()
         for index, entry in enumerate(batch):
             try:
-                found, read = await self._examine(entry)
+                damages, size = await self._examine(entry)
             except NOT_READ as error:
-                unread.append((index, error))
-                continue
-            damages += found
-            size += read
-        return Examined(tuple(damages), size, tuple(unread))
+                found.unread.append((index, error))
+            else:
+                found.damages += damages
+                found.num_bytes += size
+        return found
 
     async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
         """What is wrong with a fragment, and how many bytes of it were read."""
@@ -119,3 +120,56 @@ class LocalExaminer:
 
     async def close(self) -> None:
         """Nothing is kept open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A batch that was examined, and how many nodes the walk had read at its end."""
+
+    batch: Sequence[Fragment]
+    snapshots: int
+    examined: Examined
+
+
+class BatchLine:
+    def __init__(self, examiner: Examiner, bytes_max: int) -> None:
+        self._examiner = examiner
+        self._batch_bytes_max = bytes_max // examiner.batches
+        self._open: list[Fragment] = []
+        self._open_size = 0
+        self._open_snapshots = 0
+        self._begun: OrderedTasks[Done] = OrderedTasks(examiner.batches, bytes_max)
+
+    async def add(self, fragment: Fragment, snapshots: int) -> None:
+        """Put a fragment at the end. Waits while there is too much under way."""
+        size = self._open_size + fragment.num_bytes
+        full = len(self._open) >= self._examiner.batch_fragments or size > self._batch_bytes_max
+        if self._open and full:
+            await self._begin()
+        self._open.append(fragment)
+        self._open_size += fragment.num_bytes
+        self._open_snapshots = snapshots
+
+    async def take(self) -> Done | None:
+        """The first batch, if it is done. Raises what its examiner raised."""
+        return await self._begun.take() if self._begun.is_ready else None
+
+    async def finish(self) -> Done | None:
+        """The first batch when it is done; None when all were taken."""
+        if self._open:
+            await self._begin()
+        await self._begun.wait()
+        return await self.take()
+
+    async def close(self) -> None:
+        await self._begun.close()
+
+    async def _begin(self) -> None:
+        await self._begun.wait_for_room(self._open_size)
+        if len(self._begun) >= WAITING_MAX:
+            await self._begun.wait()
+        self._begun.start(self._examine(self._open, self._open_snapshots), self._open_size)
+        self._open, self._open_size = [], 0
+
+    async def _examine(self, batch: Sequence[Fragment], snapshots: int) -> Done:
+        return Done(batch, snapshots, await self._examiner.examine(batch))

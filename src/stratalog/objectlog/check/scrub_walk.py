@@ -8,8 +8,6 @@ reached *again* is damage.
 In memory: the entries of one path through the tree, and a few nodes read ahead.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -19,7 +17,7 @@ from stratalog.objectlog.check.damage import Damage, DamageKind, about
 from stratalog.objectlog.check.scrub_read import read_object, tree_of
 from stratalog.objectlog.check.tree_check import examine_entry, examine_node, follows
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, SnapshotPointer
-from stratalog.objectlog.tree import key_of
+from stratalog.objectlog.tree import Window, key_of
 from stratalog.store import Store
 
 READ_AHEAD_NODES = 16
@@ -45,7 +43,7 @@ class TreeWalk:
     ) -> AsyncGenerator[Fragment, None]:
         """The fragments that overlap the range, in log order; notes all damage on the way."""
         counted_from = low
-        queue = deque(_within(manifest.entries, low, high))
+        queue = deque(filter(Window(low, high).overlaps, manifest.entries))
         before: Fragment | None = None
         try:
             while queue:
@@ -61,13 +59,14 @@ class TreeWalk:
                     current = await self._current(entry)
                     if current is not None and current != manifest:
                         manifest, low = current, max(low, entry.start.offset)
-                        queue = deque(_within(manifest.entries, low, high))
+                        queue = deque(filter(Window(low, high).overlaps, manifest.entries))
                         continue
                 if isinstance(found, Denied | Unavailable):
                     await self._reload()  # raises if the store gives nothing at all
                 if isinstance(found, Snapshot) and entry.start.offset >= counted_from:
                     self.snapshots += 1
-                queue.extendleft(reversed([*_within(self._below(entry, found), low, high)]))
+                below = filter(Window(low, high).overlaps, self._below(entry, found))
+                queue.extendleft(reversed([*below]))
         finally:
             await self._drop_loads()
 
@@ -116,7 +115,8 @@ class TreeWalk:
             self._note(damage)
         children: Iterable[Entry] = found.entries
         if found.path != pointer.path:
-            children = _within(children, pointer.start.offset, pointer.limit.offset)
+            whole = Window(pointer.start.offset, pointer.limit.offset)
+            children = filter(whole.overlaps, children)
         return self._shallower(children, pointer)
 
     def _shallower(self, children: Iterable[Entry], parent: SnapshotPointer) -> Iterable[Entry]:
@@ -164,12 +164,3 @@ def _unread(pointer: SnapshotPointer, error: StratalogError) -> Damage:
         type(error), DamageKind.OBJECT_REFUSED
     )
     return about(kind, pointer, detail=f"{error}; {hidden}")
-
-
-def _within(entries: Iterable[Entry], low: int, high: int | None) -> Iterable[Entry]:
-    """The entries that overlap a range of offsets."""
-    return (
-        entry
-        for entry in entries
-        if entry.limit.offset > low and (high is None or entry.start.offset < high)
-    )

@@ -12,8 +12,6 @@ Each message is pickled behind its length. All fragments of a batch are asked fo
 examined in order, on the one thread that a process can hash with.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -27,7 +25,6 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from stratalog.errors import StratalogError
-from stratalog.objectlog.check.damage import Damage
 from stratalog.objectlog.check.scrub_read import (
     Examined,
     examine_read,
@@ -56,7 +53,6 @@ class Job:
 
 
 def frame(message: object) -> bytes:
-    """A message as it travels."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 
@@ -117,16 +113,14 @@ def _begin_reading(tree: Tree, bodies: bool, entries: Sequence[Fragment]) -> Rea
 
 
 async def _examine(reads: Reads) -> Examined:
-    damages: list[Damage] = []
-    unread: list[tuple[int, StratalogError]] = []
-    size = 0
+    examined = Examined()
     reads.reverse()
     for index in range(len(reads)):
         entry, read = reads.pop()
         found = await read
         if isinstance(found, StratalogError):
-            unread.append((index, found))
-            continue
-        size += found if isinstance(found, int) else len(found)
-        damages += examine_read(entry, found)
-    return Examined(tuple(damages), size, tuple(unread))
+            examined.unread.append((index, found))
+        else:
+            examined.num_bytes += found if isinstance(found, int) else len(found)
+            examined.damages += examine_read(entry, found)
+    return examined

@@ -4,8 +4,6 @@ Everything that does not hold is found, not only the first: a reader may stop at
 may not. Pure functions; ``scrub_walk`` reads the nodes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -22,9 +22,14 @@ import msgspec
 
 from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.check.damage import Damage, DamageKind
-from stratalog.objectlog.check.description_check import DescriptionCheck, Oddity
 from stratalog.objectlog.check.fragment_check import examine_fragment
-from stratalog.objectlog.check.numbering import Broken, Stretch, stretches_of
+from stratalog.objectlog.check.numbering import (
+    Broken,
+    DescriptionCheck,
+    Oddity,
+    Stretch,
+    stretches_of,
+)
 from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.check.scrub_read import EXAMINE_INLINE_BYTES_MAX, LocalExaminer
 from stratalog.objectlog.check.scrub_report import ScrubReport
@@ -46,13 +51,7 @@ CheckName = Literal["structure", "sums", "continuity", "self-description"]
 OnProgress = Callable[[int, int], None]
 """Called with how many records were examined and how many there are."""
 
-_SUMS = frozenset(
-    {
-        DamageKind.MANIFEST_SUM,
-        DamageKind.SNAPSHOT_SUM,
-        DamageKind.FRAGMENT_SUM,
-    }
-)
+_SUMS = frozenset({DamageKind.MANIFEST_SUM, DamageKind.SNAPSHOT_SUM, DamageKind.FRAGMENT_SUM})
 _CONTINUITY = frozenset(
     {
         DamageKind.MANIFEST_RANGE,
@@ -130,13 +129,17 @@ async def verify(
     manifest = await _readable_manifest(store)
     examiner = _Examiner(store, OPTIONS.fragments_max, runtime)
     description = DescriptionCheck(FIRST_OFFSET if manifest is None else manifest.first_offset)
-    total = _Total(manifest)
+    added_up_to = 0 if manifest is None else manifest.first_offset
+    limit = None if manifest is None else manifest.tail.offset
+    total = EMPTY  # of the rows of the manifest's fragments, taken in the order of the log
 
     def take_over(below: int | None) -> None:
+        nonlocal added_up_to, total
         for part in examiner.take(below):
-            start, limit = part.entry.start.offset, part.entry.limit.offset
-            description.add(start, limit, part.stretches, part.broken, sparse=part.entry.is_sparse)
-            total.add(part.entry)
+            description.add(part.entry, part.stretches, part.broken)
+            if part.entry.start.offset == added_up_to != limit:
+                added_up_to = part.entry.limit.offset
+                total += part.entry.setsum
 
     def progress(report: ScrubReport) -> None:
         take_over(report.next_offset)
@@ -145,16 +148,14 @@ async def verify(
             on_progress(report.next_offset - report.first_offset, whole)
 
     found = await scrub(
-        url,
-        options=OPTIONS,
-        on_progress=progress,
-        examiner=examiner,
-        runtime=runtime,
+        url, options=OPTIONS, on_progress=progress, examiner=examiner, runtime=runtime
     )
     take_over(None)
-    hashed = total.hashed
-    if manifest is not None and await _was_compacted(store, manifest):
-        hashed = None
+    hashed = total if added_up_to == limit else None  # not all of it was there to be read
+    if manifest is not None:
+        current = await _readable_manifest(store)
+        if current is not None and current.compacted != manifest.compacted:
+            hashed = None  # records have gone from the middle of the log since
     return _report(found, manifest, hashed, description)
 
 
@@ -164,12 +165,6 @@ async def _readable_manifest(store: Store) -> Manifest | None:
         return (await load_manifest(store))[0]
     except (Corrupt, NotFound):
         return None
-
-
-async def _was_compacted(store: Store, before: Manifest) -> bool:
-    """Whether records have gone from the middle of the log since this manifest was read."""
-    current = await _readable_manifest(store)
-    return current is not None and current.compacted != before.compacted
 
 
 @dataclass(slots=True)
@@ -214,26 +209,6 @@ def _examine(entry: Fragment, data: bytes) -> _Part | tuple[Damage, ...]:
     if damages:
         return damages
     return _Part(entry, *stretches_of(decode_fragment(data, entry, verify=False)))
-
-
-class _Total:
-    """What the rows of a manifest's fragments add up to, taken in the order of the log."""
-
-    def __init__(self, manifest: Manifest | None) -> None:
-        self._next = 0 if manifest is None else manifest.first_offset
-        self._limit = None if manifest is None else manifest.tail.offset
-        self._sum = EMPTY
-
-    def add(self, entry: Fragment) -> None:
-        """A fragment whose rows were hashed and found to be as its entry says."""
-        if entry.start.offset == self._next != self._limit:
-            self._next = entry.limit.offset
-            self._sum += entry.setsum
-
-    @property
-    def hashed(self) -> Setsum | None:
-        """None if not all of it was there to be read."""
-        return self._sum if self._next == self._limit else None
 
 
 def _report(

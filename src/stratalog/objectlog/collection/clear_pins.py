@@ -8,8 +8,6 @@ A pin that nobody owns ends by its expiry. Without one, as the pin of a fork has
 until somebody releases it by name.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 
@@ -24,7 +22,7 @@ from stratalog.store import Store
 
 def root_of(pin: Pin) -> Root:
     """What a pin leads to. Below a node that is gone it holds nothing."""
-    return Root(f"the pin {pin.name!r}", pin.entries, whole=False, window=pin.window)
+    return Root(f"the pin {pin.name!r}", pin.entries, pin.window)
 
 
 async def clear_pins(
@@ -49,7 +47,7 @@ async def clear_pins(
             return removed
         manifest, etag = await load_manifest(store)
         held, _ = await pins.release_expired()
-        roots = [Root("the manifest", manifest.entries, whole=True), *map(root_of, held)]
+        roots = [Root("the manifest", manifest.entries), *map(root_of, held)]
         for pin in released:
             try:
                 removed += await removal(roots).remove(pin.entries)

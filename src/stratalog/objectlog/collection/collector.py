@@ -23,12 +23,11 @@ from stratalog.errors import Conflict, Denied, NotFound
 from stratalog.objectlog.append import LogWriter
 from stratalog.objectlog.collection.clear_pins import clear_pins, root_of
 from stratalog.objectlog.collection.collection_plan import plan_collection
-from stratalog.objectlog.collection.compaction_check import check_compaction
 from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removal, Removed
 from stratalog.objectlog.collection.installed_plan import InstalledPlan
 from stratalog.objectlog.collection.lowest_cursor import check_cut_off, list_cursors, lowest
-from stratalog.objectlog.collection.plan_check import check_plan
-from stratalog.objectlog.collection.reach import Reach, Root
+from stratalog.objectlog.collection.plan_check import check_compaction, check_plan
+from stratalog.objectlog.collection.reach import Root
 from stratalog.objectlog.holds import CursorStore, PinStore, detach_fork
 from stratalog.objectlog.options import MIB, CollectorOptions
 from stratalog.objectlog.stored import (
@@ -38,7 +37,6 @@ from stratalog.objectlog.stored import (
     Garbage,
     Manifest,
     PlanState,
-    Snapshot,
     load_garbage,
     load_manifest,
     writer_label,
@@ -105,7 +103,7 @@ class Collector:
         self._options = options
         self._runtime = runtime
         self._installed = InstalledPlan(self._store, self._writer, options.timeout_s, runtime)
-        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
         self._reloads = Reloads(self._store)
 
     async def plan(self) -> tuple[Garbage | None, PlanState]:
@@ -210,7 +208,7 @@ class Collector:
         """
         await self._courtesy(await self._installed.note_published(plan))
         held, _ = await self._pins.release_expired()
-        roots = [Root("the manifest", manifest.entries, whole=True), *map(root_of, held)]
+        roots = [Root("the manifest", manifest.entries), *map(root_of, held)]
         try:
             removed = await self._removal(on_progress, roots).remove(plan.dropped)
         except NotFound as gone:
@@ -325,7 +323,7 @@ class Collector:
             self._options.timeout_s,
             self._runtime,
             on_progress,
-            Reach(self._tree, keep) if keep else None,
+            keep,
         )
 
     async def _detach(self) -> None:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from stratalog.errors import Corrupt, NotFound
 from stratalog.invariants import invariant
 from stratalog.objectlog.collection.plan_check import OWNED
-from stratalog.objectlog.collection.reach import Reach, Reached
+from stratalog.objectlog.collection.reach import Root, reached
 from stratalog.objectlog.stored import Entry, Fragment, Garbage, Manifest, Snapshot, SnapshotPointer
 from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely
 from stratalog.runtime import Runtime
@@ -49,25 +49,17 @@ OnRemoved = Callable[[Removed], None]
 """Called with what was deleted so far."""
 
 
+@dataclass(eq=False, slots=True)
 class Removal:
-    """One run of deletions."""
+    """One run of deletions, and what is deleted so far. What ``keep`` leads to stays."""
 
-    def __init__(
-        self,
-        store: Store,
-        tree: Tree,
-        timeout_s: float,
-        runtime: Runtime,
-        on_progress: OnRemoved | None = None,
-        keep: Reach | None = None,
-    ) -> None:
-        self._store = store
-        self._tree = tree
-        self._timeout_s = timeout_s
-        self._runtime = runtime
-        self._on_progress = on_progress
-        self._keep = keep
-        self._removed = Removed()
+    store: Store
+    tree: Tree
+    timeout_s: float
+    runtime: Runtime
+    on_progress: OnRemoved | None = None
+    keep: Sequence[Root] = ()
+    removed: Removed = Removed()
 
     async def check_unreachable(self, plan: Garbage, manifest: Manifest) -> None:
         """Refuse unless the manifest reaches none of the plan's objects.
@@ -91,7 +83,7 @@ class Removal:
         """Delete these entries with all below them, then these nodes. Idempotent."""
         await self._remove(entries)
         await self._delete(nodes)
-        return self._removed
+        return self.removed
 
     async def _way_down(self, manifest: Manifest, offset: int) -> AsyncIterator[str]:
         entries: Sequence[Entry] = manifest.entries
@@ -102,13 +94,13 @@ class Removal:
             yield found[0].path
             if isinstance(found[0], Fragment):
                 return
-            entries = (await self._tree.snapshot(found[0])).entries
+            entries = (await self.tree.snapshot(found[0])).entries
 
     async def _remove(self, entries: Sequence[Entry]) -> None:
         entries = [entry for entry in entries if entry.base is None]
         pointers = [entry for entry in entries if isinstance(entry, SnapshotPointer)]
         for group in _batched(pointers, NODES_AT_ONCE):
-            wholly = (await self._reached(group)).wholly
+            wholly = (await reached(self.tree, self.keep, group)).wholly
             loose = [pointer for pointer in group if pointer.path not in wholly]
             nodes = await asyncio.gather(*map(self._node, loose))
             await self._remove([child for node in nodes if node for child in node.entries])
@@ -118,27 +110,21 @@ class Removal:
     async def _node(self, pointer: SnapshotPointer) -> Snapshot | None:
         """A dropped node, or None if an earlier run has deleted it, and so all below it."""
         try:
-            return await self._tree.snapshot(pointer)
+            return await self.tree.snapshot(pointer)
         except NotFound:
             return None
 
     async def _delete(self, entries: Sequence[Entry]) -> None:
         for batch in _batched(entries, DELETE_BATCH):
-            reached = (await self._reached(batch)).paths
-            paths = [e.path for e in batch if e.base is None and e.path not in reached]
+            kept = (await reached(self.tree, self.keep, batch)).paths
+            paths = [e.path for e in batch if e.base is None and e.path not in kept]
             if not paths:
                 continue
-            await delete_surely(self._store, paths, Patience(self._runtime, self._timeout_s))
+            await delete_surely(self.store, paths, Patience(self.runtime, self.timeout_s))
             snapshots = sum(path.startswith("snapshot/") for path in paths)
-            self._removed += Removed(len(paths) - snapshots, snapshots, 1)
-            if self._on_progress is not None:
-                self._on_progress(self._removed)
-
-    async def _reached(self, entries: Sequence[Entry]) -> Reached:
-        """What others keep of these, and what they keep with all that is below it."""
-        if self._keep is None or not entries:
-            return Reached(set(), set())
-        return await self._keep.of(entries)
+            self.removed += Removed(len(paths) - snapshots, snapshots, 1)
+            if self.on_progress is not None:
+                self.on_progress(self.removed)
 
 
 def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -6,21 +6,16 @@ An empty plan is an object too, with a write id of its own, so that each step is
 and no two versions are equal. What has become of a plan is read off the manifest, not off this.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from stratalog.errors import Conflict
-from stratalog.objectlog.stored import GARBAGE_PATH, Garbage, load_garbage, plan_document
+from stratalog.objectlog.stored import GARBAGE_PATH, Garbage, plan_document
 from stratalog.runtime import Runtime
 from stratalog.store import Store, Superseded, Version
 
 
 class InstalledPlan:
-    """The place of the plan of one log."""
-
     def __init__(self, store: Store, writer: str, timeout_s: float, runtime: Runtime) -> None:
-        self._store = store
         self._writer = writer
         self._runtime = runtime
         self._plans = plan_document(store, runtime, timeout_s)
@@ -49,8 +44,8 @@ class InstalledPlan:
         return noted
 
     async def is_there(self, plan: Garbage) -> bool:
-        stored, _ = await load_garbage(self._store)
-        return stored is not None and stored.plan_id == plan.plan_id
+        stored = await self._plans.read()
+        return stored is not None and stored.value.plan_id == plan.plan_id
 
     async def empty(self, plan: Garbage) -> None:
         """Put an empty plan in the place of this one. Done if another is there already."""

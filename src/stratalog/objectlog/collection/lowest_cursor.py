@@ -1,7 +1,5 @@
 """Where a collection may cut: at the lowest cursor, or at the cut-off if that is lower."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from stratalog.errors import Invalid

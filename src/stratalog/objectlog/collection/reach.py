@@ -6,8 +6,6 @@ objects and no further; only that is in memory. Objects of other logs are never 
 they are not looked up.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +20,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The top of a tree, and which part of it counts: all of it, or a window.
+    """The top of a tree, and which part of it counts: all of it, or a window, which a pin has.
 
-    In a ``whole`` tree a missing node is an error. Below a missing node of another one, a pin say,
-    nothing is reached.
+    Without a window a missing node is an error; with one, nothing is reached below it.
     """
 
     name: str
     entries: tuple[Entry, ...]
-    whole: bool
     window: Window | None = None
 
     def counts(self, entry: Entry) -> bool:
@@ -52,33 +48,15 @@ class Reached(NamedTuple):
     wholly: set[str]
 
 
-class Reach:
-    """The objects that these trees reach."""
+async def reached(tree: Tree, roots: Sequence[Root], entries: Sequence[Entry]) -> Reached:
+    """Which objects of the stretch of these entries, and of their kind or deeper, roots reach."""
+    window = Window(
+        min(entry.start.offset for entry in entries), max(entry.limit.offset for entry in entries)
+    )
+    depth_min = min(map(depth_of, entries))
+    found = Reached(set(), set())
 
-    def __init__(self, tree: Tree, roots: Sequence[Root]) -> None:
-        self._tree = tree
-        self._roots = roots
-
-    async def of(self, entries: Sequence[Entry]) -> Reached:
-        """Which entries of the stretch of these, and of their kind or deeper, are reached."""
-        window = Window(
-            min(entry.start.offset for entry in entries),
-            max(entry.limit.offset for entry in entries),
-        )
-        depth_min = min(map(depth_of, entries))
-        found = Reached(set(), set())
-        for root in self._roots:
-            await self._collect(root, root.entries, window, depth_min, found)
-        return found
-
-    async def _collect(
-        self,
-        root: Root,
-        entries: Sequence[Entry],
-        window: Window,
-        depth_min: int,
-        found: Reached,
-    ) -> None:
+    async def collect(root: Root, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.base is not None or not (window.overlaps(entry) and root.counts(entry)):
                 continue
@@ -88,10 +66,14 @@ class Reach:
                     found.wholly.add(entry.path)
             if isinstance(entry, SnapshotPointer) and entry.depth > depth_min:
                 try:
-                    node = await self._tree.snapshot(entry)
+                    node = await tree.snapshot(entry)
                 except NotFound:
-                    if root.whole:
+                    if root.window is None:
                         raise
                     log.warning("%s points to %s, which is gone", root.name, entry.path)
                     continue
-                await self._collect(root, node.entries, window, depth_min, found)
+                await collect(root, node.entries)
+
+    for root in roots:
+        await collect(root, root.entries)
+    return found

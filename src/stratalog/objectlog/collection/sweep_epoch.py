@@ -9,8 +9,6 @@ uploaded before, so nobody can link it any more, however long its writer sleeps.
 job are spared as long as their guard is live, and may be linked in a later epoch.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from stratalog.objectlog.stored import Manifest

@@ -28,7 +28,6 @@ Objects whose name is not a log's are reported and left alone.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,22 +40,18 @@ from stratalog.objectlog.collection.unlinked_objects import (
     OnLeft,
     Survey,
 )
-from stratalog.objectlog.holds import (
-    PinStore,
-    StoredUploadGuard,
-    UploadGuardStore,
-)
+from stratalog.objectlog.holds import PinStore, StoredUploadGuard, UploadGuardStore
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     ByteCache,
     Manifest,
-    Snapshot,
     load_garbage,
     load_manifest,
     own,
 )
 from stratalog.objectlog.tree import DELETE_BATCH, Tree, delete_surely, on_newest_tree
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store
 
@@ -130,9 +125,7 @@ async def sweep(
     way. Writers may go on meanwhile; uploads that a sweep overtakes are made again.
     """
     store = PatientStore(open_store(url), runtime, options.timeout_s)
-    return await _Sweep(
-        store, options, runtime, dry_run=dry_run, revoke=revoke, on_progress=on_progress
-    ).run()
+    return await _Sweep(store, options, runtime, dry_run, frozenset(revoke), on_progress).run()
 
 
 async def sweep_noting(
@@ -143,30 +136,22 @@ async def sweep_noting(
     return await _Sweep(store, options, runtime, on_left=on_left).run()
 
 
+@dataclass(eq=False)
 class _Sweep:
     """One sweep, and what it has found in the rounds so far."""
 
-    def __init__(
-        self,
-        store: Store,
-        options: SweepOptions,
-        runtime: Runtime,
-        *,
-        dry_run: bool = False,
-        revoke: Collection[str] = (),
-        on_progress: OnProgress | None = None,
-        on_left: OnLeft | None = None,
-    ) -> None:
-        self._store = store
-        self._tree = Tree(store, ByteCache[Snapshot](0))
-        self._pins = PinStore(store, runtime=runtime)
-        self._guards = UploadGuardStore(store, runtime=runtime)
-        self._dry_run = dry_run
-        self._revoke = frozenset(revoke)
-        self._on_progress = on_progress
-        self._on_left = on_left
-        self._options = options
-        self._runtime = runtime
+    store: Store
+    options: SweepOptions
+    runtime: Runtime
+    dry_run: bool = False
+    revoke: frozenset[str] = frozenset()
+    on_progress: OnProgress | None = None
+    on_left: OnLeft | None = None
+
+    def __post_init__(self) -> None:
+        self._tree = Tree(self.store, ByteCache(0))
+        self._pins = PinStore(self.store, runtime=self.runtime)
+        self._guards = UploadGuardStore(self.store, runtime=self.runtime)
         self._epoch_before = self._epoch = 0
         self._rounds = 0
         self._listed = self._reached = self._pinned = self._kept = Amount()
@@ -179,7 +164,7 @@ class _Sweep:
         self._over: frozenset[str] = frozenset()
 
     async def run(self) -> SweepReport:
-        manifest, _ = await load_manifest(self._store)
+        manifest, _ = await load_manifest(self.store)
         await self._check_swept(manifest)
         self._epoch_before = self._epoch = manifest.sweep_epoch
         await self._revoke_stages()
@@ -189,7 +174,7 @@ class _Sweep:
             await self._spare_staged(survey)
             manifest = await self._strike_out_linked(survey)
             await self._strike_out_pinned(survey)
-            if survey.candidates and not self._dry_run:
+            if survey.candidates and not self.dry_run:
                 await self._raise_epoch(manifest.sweep_epoch + 1)
                 await self._strike_out_linked(survey)
                 await self._strike_out_pinned(survey)
@@ -199,8 +184,8 @@ class _Sweep:
         return self._report(await self._remove_released())
 
     async def _revoke_stages(self) -> None:
-        for incarnation in sorted(self._revoke):
-            if self._dry_run:
+        for incarnation in sorted(self.revoke):
+            if self.dry_run:
                 await self._guards.load(incarnation)
             else:
                 await self._guards.revoke(incarnation)
@@ -210,19 +195,17 @@ class _Sweep:
 
         async def find(manifest: Manifest) -> Survey:
             await self._check_swept(manifest)
-            survey = Survey(
-                self._store, self._tree, self._options.candidates_max, self._tell_listed
-            )
+            survey = Survey(self.store, self._tree, self.options.candidates_max, self._tell_listed)
             await survey.take(manifest, after)
             return survey
 
-        return await on_newest_tree(self._store, find)
+        return await on_newest_tree(self.store, find)
 
     async def _check_swept(self, manifest: Manifest) -> None:
         """Step 1. The plan is read after the manifest: if there is none, then whatever is
         collected later was still linked in this manifest, and so is no candidate."""
         manifest.check_writable()
-        plan, _ = await load_garbage(self._store)
+        plan, _ = await load_garbage(self.store)
         if plan is not None and not plan.is_empty:
             raise Conflict(
                 "a collection of this log is under way, or was interrupted",
@@ -251,13 +234,11 @@ class _Sweep:
         parts = [each for each in self._live_stages() if each.query is not None or each.job]
         if not parts:
             return
-        manifest, _ = await load_manifest(self._store)
+        manifest, _ = await load_manifest(self.store)
         live = await self._live_jobs(parts)
         over = [each.incarnation for each in parts if each.is_over(manifest, live)]
-        if over and not self._dry_run:
-            for start in range(0, len(over), STAGES_AT_ONCE):
-                some = over[start : start + STAGES_AT_ONCE]
-                await asyncio.gather(*map(self._guards.release, some))
+        if over and not self.dry_run:
+            await gather_bounded(over, self._guards.release, STAGES_AT_ONCE)
             self._stages = await self._guards.list()
         self._over = frozenset(over)
 
@@ -275,24 +256,19 @@ class _Sweep:
     async def _raise_epoch(self, epoch: int) -> None:
         """Step 4. If another sweep has raised it meanwhile, that is as good: it was lower when
         this one had listed its candidates."""
-        manifest = await raise_epoch(self._store, epoch, self._runtime, self._options.timeout_s)
+        manifest = await raise_epoch(self.store, epoch, self.runtime, self.options.timeout_s)
         self._epoch = manifest.sweep_epoch
 
     async def _strike_out_linked(self, survey: Survey) -> Manifest:
         """Step 5. This and the next are also done before step 4, for the epoch need not be raised
         if no candidate is left: writers that have linked theirs meanwhile are not disturbed."""
-
-        async def strike_out(manifest: Manifest) -> Manifest:
-            await survey.strike_out_linked(manifest)
-            return manifest
-
-        return await on_newest_tree(self._store, strike_out)
+        return await on_newest_tree(self.store, survey.strike_out_linked)
 
     async def _strike_out_pinned(self, survey: Survey) -> None:
         """Step 6. The pins are listed after the manifest was read, as a collector does."""
         for pin in await self._pins.list_all():
             before = survey.pinned
-            await survey.strike_out_pinned(pin, self._on_left)
+            await survey.strike_out_pinned(pin, self.on_left)
             if survey.pinned != before:
                 self._holding.add(pin.name)
 
@@ -300,14 +276,14 @@ class _Sweep:
         paths = sorted(candidates)
         for start in range(0, len(paths), DELETE_BATCH):
             batch = paths[start : start + DELETE_BATCH]
-            patience = Patience(self._runtime, self._options.timeout_s)
-            await delete_surely(self._store, batch, patience)
+            patience = Patience(self.runtime, self.options.timeout_s)
+            await delete_surely(self.store, batch, patience)
             self._tell(self._listed.objects, self._deleted.objects + start + len(batch))
 
     async def _remove_released(self) -> int:
         """A released stage says no more than one that is not there, so it may go at any time."""
         released = [each.incarnation for each in self._stages if each.state == "released"]
-        if released and not self._dry_run:
+        if released and not self.dry_run:
             await self._guards.remove(released)
         return len(released)
 
@@ -315,7 +291,7 @@ class _Sweep:
         return [
             stage
             for stage in self._stages
-            if stage.state == "live" and stage.incarnation not in self._revoke | self._over
+            if stage.state == "live" and stage.incarnation not in self.revoke | self._over
         ]
 
     def _add_up(self, survey: Survey) -> None:
@@ -332,13 +308,13 @@ class _Sweep:
         self._tell(self._listed.objects + listed.objects, self._deleted.objects)
 
     def _tell(self, listed: int, deleted: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(SweepProgress(listed, deleted))
+        if self.on_progress is not None:
+            self.on_progress(SweepProgress(listed, deleted))
 
     def _report(self, stages_removed: int) -> SweepReport:
         return SweepReport(
-            url=self._store.url,
-            dry_run=self._dry_run,
+            url=self.store.url,
+            dry_run=self.dry_run,
             rounds=self._rounds,
             epoch_before=self._epoch_before,
             epoch_after=self._epoch,

@@ -43,20 +43,16 @@ class Amount:
         return Amount(self.objects + other.objects, self.bytes + other.bytes)
 
 
+@dataclass(eq=False)
 class Survey:
     """One round: a part of the listing, compared with the whole tree."""
 
-    def __init__(
-        self,
-        store: Store,
-        tree: Tree,
-        candidates_max: int,
-        on_listed: Callable[[Amount], None] | None = None,
-    ) -> None:
-        self._store = store
-        self._tree = tree
-        self._candidates_max = candidates_max
-        self._on_listed = on_listed
+    store: Store
+    tree: Tree
+    candidates_max: int
+    on_listed: Callable[[Amount], None] | None = None
+
+    def __post_init__(self) -> None:
         self._walked: set[str] = set()
         self._linked_in_bucket: set[str] = set()
         self.candidates: dict[str, int] = {}
@@ -73,7 +69,7 @@ class Survey:
         bucket = ""
         async with aclosing(self._walk(manifest.entries, self._strike_out)) as fragments:
             fragment = await anext(fragments, None)
-            async for row in self._store.list("", after):
+            async for row in self.store.list("", after):
                 if _bucket(row.path) != bucket:
                     bucket = _bucket(row.path)
                     self._linked_in_bucket.clear()
@@ -83,15 +79,15 @@ class Survey:
                         self._linked_in_bucket.add(fragment.path)
                     fragment = await anext(fragments, None)
                 self._judge(row)
-                if len(self.candidates) >= self._candidates_max:
+                if len(self.candidates) >= self.candidates_max:
                     self.next_after = row.path
                     break
             while fragment is not None:
                 self._strike_out(fragment.path)
                 fragment = await anext(fragments, None)
 
-    async def strike_out_linked(self, manifest: Manifest) -> None:
-        """Drop the candidates that a newer manifest leads to.
+    async def strike_out_linked(self, manifest: Manifest) -> Manifest:
+        """Drop the candidates that a newer manifest leads to. Gives that manifest.
 
         What is below nodes that were walked before was struck out then: they cannot change.
         ``NotFound`` if a node was deleted meanwhile: then walk a newer manifest.
@@ -99,6 +95,7 @@ class Survey:
         async with aclosing(self._walk(manifest.entries, self._strike_out)) as fragments:
             async for fragment in fragments:
                 self._strike_out(fragment.path)
+        return manifest
 
     async def strike_out_pinned(self, pin: Pin, on_left: OnLeft | None = None) -> None:
         """Drop the candidates that a pin leads to. Below a node that is gone it holds nothing."""
@@ -139,7 +136,7 @@ class Survey:
             return entry.path not in self._walked
 
         on_missing = None if window is None else gone.append
-        async with aclosing(self._tree.fragments(entries, is_new, on_missing)) as fragments:
+        async with aclosing(self.tree.fragments(entries, is_new, on_missing)) as fragments:
             async for fragment in fragments:
                 yield fragment
         for node in gone:
@@ -169,8 +166,8 @@ class Survey:
             self.reached += each
         else:
             self.candidates[row.path] = row.size
-        if self._on_listed is not None and self.listed.objects % LISTED_PER_REPORT == 0:
-            self._on_listed(self.listed)
+        if self.on_listed is not None and self.listed.objects % LISTED_PER_REPORT == 0:
+            self.on_listed(self.listed)
 
 
 def _bucket(path: str) -> str:

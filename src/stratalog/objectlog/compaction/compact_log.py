@@ -15,9 +15,10 @@ compaction that was cut short can be finished by any process that finds its plan
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from stratalog.errors import Conflict, Invalid, NotFound, StratalogError
@@ -27,7 +28,7 @@ from stratalog.objectlog.append import LogWriter
 from stratalog.objectlog.collection import Collector, Removed
 from stratalog.objectlog.compaction.relink import Replaced, changed, plan_compaction, replant
 from stratalog.objectlog.compaction.rewrite import OnProgress, Rewrite, Rewriter
-from stratalog.objectlog.compaction.rewrite_groups import Candidate, Group, group, neighbourhoods
+from stratalog.objectlog.compaction.rewrite_groups import Candidate, group, neighbourhoods
 from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
@@ -37,7 +38,6 @@ from stratalog.objectlog.stored import (
     Fragment,
     Garbage,
     Manifest,
-    Snapshot,
     check_offset,
     load_manifest,
     writer_label,
@@ -144,6 +144,7 @@ async def compact(
     ).run()
 
 
+@dataclass(eq=False)
 class Compactor:
     """One compaction.
 
@@ -152,66 +153,57 @@ class Compactor:
     ``must_drop``.
     """
 
-    def __init__(
-        self,
-        url: StoreLike,
-        live: IndexSet,
-        up_to: int,
-        *,
-        must_drop: IndexSet = NOTHING,
-        log_writer: LogWriter | None = None,
-        on_progress: OnProgress | None = None,
-        witness: Witness | None = None,
-        narrow: bool = False,
-        known: Known | None = None,
-        rewrite: Rewrite | None = None,
-        writer: str | None = None,
-        options: CompactOptions = DEFAULT_OPTIONS,
-        runtime: Runtime = DEFAULT_RUNTIME,
-    ) -> None:
-        _check(live, up_to, must_drop)
-        self._url = open_store(url)
+    url: StoreLike
+    live: IndexSet
+    up_to: int
+    _: KW_ONLY
+    must_drop: IndexSet = NOTHING
+    log_writer: LogWriter | None = None
+    on_progress: OnProgress | None = None
+    witness: Witness | None = None
+    narrow: bool = False
+    known: Known | None = None
+    rewrite: Rewrite | None = None
+    writer: str | None = None
+    options: CompactOptions = DEFAULT_OPTIONS
+    runtime: Runtime = DEFAULT_RUNTIME
+
+    def __post_init__(self) -> None:
+        _check(self.live, self.up_to, self.must_drop)
+        options, runtime = self.options, self.runtime
+        self._url = open_store(self.url)
         self._store = PatientStore(self._url, runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
-        self._live = live
-        self._up_to = up_to
-        self._must_drop = must_drop
-        self._witness = witness
-        self._narrow = narrow
-        self._known = known
-        self._rewrite = rewrite or self._rewrite_here
-        self._on_progress = on_progress
-        self._writer = writer_label(writer)
-        self._options = options
-        self._runtime = runtime
+        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._writer = writer_label(self.writer)
         self._reloads = Reloads(self._store)
         collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)
         self._collector = Collector(
-            self._url, writer=writer, log_writer=log_writer, options=collecting, runtime=runtime
+            self._url,
+            writer=self.writer,
+            log_writer=self.log_writer,
+            options=collecting,
+            runtime=runtime,
         )
 
     async def run(self) -> Compacted:
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
-        if self._up_to > manifest.tail.offset:
+        if self.up_to > manifest.tail.offset:
             raise Invalid(
-                f"offset {self._up_to} is beyond the tail: what will be there was not judged",
+                f"offset {self.up_to} is beyond the tail: what will be there was not judged",
                 hint="up_to is at most the tail that the owner of the state has read up to.",
                 expected=manifest.tail.offset,
-                actual=self._up_to,
+                actual=self.up_to,
             )
-        for attempts_left in reversed(range(self._options.attempts_max)):
-            try:
+        for _ in range(self.options.attempts_max - 1):
+            with contextlib.suppress(Conflict):
                 return await self._attempt()
-            except Conflict:
-                if attempts_left == 0:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        return await self._attempt()
 
     async def _attempt(self) -> Compacted:
         removed = await self._finish_others()
         guard = await UploadGuard.register(
-            self._url, owner=self._writer, note=STAGE_NOTE, runtime=self._runtime
+            self._url, owner=self._writer, note=STAGE_NOTE, runtime=self.runtime
         )
         try:
             # Younger than the guard. An erasure that does not find the guard has taken its records
@@ -229,18 +221,22 @@ class Compactor:
                 log.info("the guard of a compaction was not released: %s", error)
 
     async def _compact(self, manifest: Manifest, guard: UploadGuard, removed: Removed) -> Compacted:
-        options = self._options
+        options = self.options
         found = [
             each
             for neighbours in neighbourhoods(await self._candidates(manifest))
             for each in group(neighbours, options.live_share_min, options.fragment_bytes)
         ]
         if not found:
-            return Compacted(self._up_to, 0, 0, 0, 0, 0, EMPTY, removed)
-        replaced = await self._rewrite(found, self._live, guard, self._on_progress)
+            return Compacted(self.up_to, 0, 0, 0, 0, 0, EMPTY, removed)
+        if self.rewrite is not None:
+            replaced = await self.rewrite(found, self.live, guard, self.on_progress)
+        else:
+            here = Rewriter(self._store, self._tree, self.live, options, self.runtime)
+            replaced = await here.rewrite(found, guard.names, self.on_progress)
         removed += await self._link(replaced, guard)
         return Compacted(
-            up_to=self._up_to,
+            up_to=self.up_to,
             records=sum(len(each.dropped) for each in replaced),
             fragments=sum(len(each.group.fragments) for each in replaced),
             rewritten=len(replaced),
@@ -256,17 +252,18 @@ class Compactor:
 
         ``Conflict`` if the fragments that were to be replaced are not there any more.
         """
-        for attempts_left in reversed(range(self._options.attempts_max)):
+        attempts_left = self.options.attempts_max
+        while True:
             plan, intent = await self._plan(replaced, guard)
-            if self._witness is not None:
-                await self._witness(intent)
+            if self.witness is not None:
+                await self.witness(intent)
+            attempts_left -= 1
             try:
                 return await self._carry_out(plan)
             except Conflict:
                 if attempts_left == 0:
                     raise
                 await self._finish_others()
-        raise AssertionError("the last attempt returns or raises")
 
     async def _carry_out(self, plan: Garbage) -> Removed:
         try:
@@ -291,18 +288,18 @@ class Compactor:
     # Judging and rewriting
 
     async def _candidates(self, manifest: Manifest) -> list[Candidate]:
-        window = Window(manifest.first_offset, self._up_to)
+        window = Window(manifest.first_offset, self.up_to)
         found: list[Candidate] = []
 
         def wanted(entry: Entry) -> bool:
             span = range(entry.start.offset, entry.limit.offset)
-            return window.overlaps(entry) and (not self._narrow or self._must_drop.overlaps(span))
+            return window.overlaps(entry) and (not self.narrow or self.must_drop.overlaps(span))
 
         async for fragment in self._tree.fragments(manifest.entries, wanted):
-            if fragment.limit.offset > self._up_to or fragment == manifest.newest:
+            if fragment.limit.offset > self.up_to or fragment == manifest.newest:
                 break
             found.append(await self._judged(fragment, manifest))
-            if found[-1].must_drop and not found[-1].is_ours_to_change:
+            if found[-1].must_drop and not fragment.is_ours_to_change:
                 raise Invalid(
                     f"{fragment.path} was written by another program, or by a newer version",
                     path=fragment.path,
@@ -311,29 +308,19 @@ class Compactor:
         return found
 
     async def _judged(self, fragment: Fragment, manifest: Manifest) -> Candidate:
-        live = self._live.count_in(fragment.offsets)
-        must_drop = self._must_drop.overlaps(fragment.offsets)
+        live = self.live.count_in(fragment.offsets)
+        must_drop = self.must_drop.overlaps(fragment.offsets)
         if not fragment.is_sparse or not (live or must_drop):
             return Candidate(fragment, live, must_drop)
         if live == fragment.span:
             return Candidate(fragment, fragment.count)
-        if self._known is not None and self._known.compacted == manifest.compacted:
-            dead = self._known.dead.count_in(fragment.offsets)
+        if self.known is not None and self.known.compacted == manifest.compacted:
+            dead = self.known.dead.count_in(fragment.offsets)
             return Candidate(fragment, fragment.count - dead, must_drop)
         # Which of these a sparse fragment still has, only its rows show.
         data = (await self._tree.store_of(fragment).get(fragment.path)).data
         there = survivors_of(data, fragment, verify=False).offsets
-        return Candidate(fragment, len(there & self._live), there.overlaps(self._must_drop))
-
-    async def _rewrite_here(
-        self,
-        groups: Sequence[Group],
-        live: IndexSet,
-        guard: UploadGuard,
-        on_progress: OnProgress | None,
-    ) -> list[Replaced]:
-        rewriter = Rewriter(self._store, self._tree, live, self._options, self._runtime)
-        return await rewriter.rewrite(groups, guard.names, on_progress)
+        return Candidate(fragment, len(there & self.live), there.overlaps(self.must_drop))
 
     async def _plan(
         self, replaced: Sequence[Replaced], guard: UploadGuard
@@ -342,11 +329,16 @@ class Compactor:
         manifest, _ = await load_manifest(self._store)
         after, made = await replant(manifest, replaced, self._tree, guard.names, self._writer)
         for node in made:
-            named = partial(str, node.path)
-            await put_once(self._store, named, node.to_json(), self._patience())
+            patience = Patience(self.runtime, self.options.timeout_s)
+            await put_once(self._store, partial(str, node.path), node.to_json(), patience)
         await guard.check_live()
-        plan = plan_compaction(manifest, after, replaced, self._up_to, self._writer, self._runtime)
-        lost = [fragment for each in replaced for fragment in each.that_lost_records]
+        plan = plan_compaction(manifest, after, replaced, self.up_to, self._writer, self.runtime)
+        lost = [
+            fragment
+            for each in replaced
+            for fragment in each.group.fragments
+            if each.dropped.overlaps(fragment.offsets)
+        ]
         intent = Intent(
             plan_id=plan.plan_id or "",
             tail=manifest.tail.offset,
@@ -359,9 +351,6 @@ class Compactor:
             foreign=tuple((each.base, each.path) for each in lost if each.base is not None),
         )
         return plan, intent
-
-    def _patience(self) -> Patience:
-        return Patience(self._runtime, self._options.timeout_s)
 
 
 def _check(live: IndexSet, up_to: int, must_drop: IndexSet) -> None:

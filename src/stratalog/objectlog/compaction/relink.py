@@ -5,10 +5,7 @@ here: the compaction stores the nodes under the names of its upload guard, and t
 publishes the plan.
 """
 
-from __future__ import annotations
-
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +13,6 @@ from stratalog.errors import Conflict
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.repack import Loose, opened, packed
 from stratalog.objectlog.compaction.rewrite_groups import Group
-from stratalog.objectlog.options import WriterOptions
 from stratalog.objectlog.stored import (
     FORMAT,
     GARBAGE_PATH,
@@ -30,10 +26,10 @@ from stratalog.objectlog.stored import (
     UploadNames,
 )
 from stratalog.objectlog.tree import Nodes, Tree, make_snapshot, with_nodes
+from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.setsum import Setsum
 
-NODE_ENTRIES_MAX = WriterOptions.snapshot_entries_max
 NODES_AT_ONCE = 64
 
 
@@ -45,11 +41,6 @@ class Replaced:
     entry: Fragment
     discarded: Setsum
     dropped: IndexSet
-
-    @property
-    def that_lost_records(self) -> Iterator[Fragment]:
-        """The fragments of which a record went."""
-        return (each for each in self.group.fragments if self.dropped.overlaps(each.offsets))
 
 
 class Replanted(NamedTuple):
@@ -63,8 +54,11 @@ async def replant(
     manifest: Manifest, replaced: Sequence[Replaced], tree: Tree, names: UploadNames, writer: str
 ) -> Replanted:
     """The tree with these in place. ``Conflict`` if what they replace is not there any more."""
-    overlaps = _overlapping(replaced)
+    rewritten = IndexSet(*(each.entry.offsets for each in replaced))
     made: list[Snapshot] = []
+
+    def overlaps(entry: Entry) -> bool:
+        return rewritten.overlaps(range(entry.start.offset, entry.limit.offset))
 
     def make(children: Sequence[Entry], depth: int) -> SnapshotPointer:
         made.append(make_snapshot(children, depth, names.snapshot, writer))
@@ -73,7 +67,7 @@ async def replant(
     def pack(nodes: Nodes) -> list[Entry]:
         made.clear()
         items = _with_replacements(opened(manifest.entries, nodes, overlaps), replaced)
-        return packed(items, nodes, make, NODE_ENTRIES_MAX)
+        return packed(items, nodes, make)
 
     entries = await with_nodes(tree, pack, await _nodes_above(manifest, overlaps, tree))
     return Replanted(entries, _reached(entries, made))
@@ -132,25 +126,10 @@ async def _nodes_above(
     level: Sequence[Entry] = manifest.entries
     while level:
         pointers = [e for e in level if isinstance(e, SnapshotPointer) and overlaps(e)]
-        level = []
-        for start in range(0, len(pointers), NODES_AT_ONCE):
-            some = pointers[start : start + NODES_AT_ONCE]
-            found = await asyncio.gather(*map(tree.snapshot, some))
-            nodes.update(zip((each.path for each in some), found, strict=True))
-            level += [entry for node in found for entry in node.entries]
+        found = await gather_bounded(pointers, tree.snapshot, NODES_AT_ONCE)
+        nodes.update(zip((each.path for each in pointers), found, strict=True))
+        level = [entry for node in found for entry in node.entries]
     return nodes
-
-
-def _overlapping(replaced: Sequence[Replaced]) -> Callable[[Entry], bool]:
-    """Whether anything below an entry is replaced."""
-    changed = IndexSet(
-        *(range(each.entry.start.offset, each.entry.limit.offset) for each in replaced)
-    )
-
-    def overlaps(entry: Entry) -> bool:
-        return changed.overlaps(range(entry.start.offset, entry.limit.offset))
-
-    return overlaps
 
 
 def _with_replacements(items: Sequence[Loose], replaced: Sequence[Replaced]) -> list[Loose]:

@@ -6,8 +6,6 @@ never obtained by subtraction. Groups are independent of each other, so any proc
 that has the names of an upload guard to upload under.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,17 +62,15 @@ class _Portion:
         return bool(size and len(more)) and size + more.rows.nbytes > fragment_bytes
 
 
+@dataclass(frozen=True, slots=True)
 class Rewriter:
     """Rewrites groups of one log, some at a time."""
 
-    def __init__(
-        self, store: Store, tree: Tree, live: IndexSet, options: CompactOptions, runtime: Runtime
-    ) -> None:
-        self._store = store
-        self._tree = tree
-        self._live = live
-        self._options = options
-        self._runtime = runtime
+    store: Store
+    tree: Tree
+    live: IndexSet
+    options: CompactOptions
+    runtime: Runtime
 
     async def rewrite(
         self, groups: Sequence[Group], names: UploadNames, on_progress: OnProgress | None = None
@@ -89,7 +85,7 @@ class Rewriter:
                 on_progress(done, whole)
             return found
 
-        rewritten = await gather_bounded(groups, one, self._options.groups_max)
+        rewritten = await gather_bounded(groups, one, self.options.groups_max)
         return [each for found in rewritten for each in found]
 
     async def _rewritten(self, whole: Group, names: UploadNames) -> list[Replaced]:
@@ -104,9 +100,9 @@ class Rewriter:
             if fragment is whole.keeper:
                 portion.fragments.append(fragment)
                 continue
-            store, divide = self._tree.store_of(fragment), partial(self._divided, fragment)
-            live, dead = await get_then(store, fragment.path, divide, self._runtime)
-            if whole.keeper is None and portion.is_full(live.rows, self._options.fragment_bytes):
+            store, divide = self.tree.store_of(fragment), partial(self._divided, fragment)
+            live, dead = await get_then(store, fragment.path, divide, self.runtime)
+            if whole.keeper is None and portion.is_full(live.rows, self.options.fragment_bytes):
                 found.append(await self._stored(portion, None, names))
                 portion = _Portion()
             portion.fragments.append(fragment)
@@ -115,7 +111,7 @@ class Rewriter:
 
     def _divided(self, fragment: Fragment, data: bytes) -> tuple[_Hashed, _Hashed]:
         """What lives in a fragment and what does not, which together are what was promised."""
-        parts = survivors_of(data, fragment, verify=False).divide(self._live)
+        parts = survivors_of(data, fragment, verify=False).divide(self.live)
         live, dead = (_Hashed(each, each.setsum) for each in parts)
         check_sum(live.setsum + dead.setsum, fragment.setsum, fragment.path, fragment.path)
         return live, dead
@@ -127,17 +123,17 @@ class Rewriter:
         entry = together.entry
         if keeper is None:
             rows = joined(portion.kept)
-            encoded = await self._runtime.compute(
-                lambda: rows.encode(self._options.compression, portion.setsum)
+            encoded = await self.runtime.compute(
+                lambda: rows.encode(self.options.compression, portion.setsum)
             )
             first, last = entry.first_seq_no, entry.seq_no
             assert isinstance(first, int), "others are not compacted"
             assert isinstance(last, int), "others are not compacted"
             path = await put_once(
-                self._store,
+                self.store,
                 lambda: names.compacted(first, last),
                 encoded.data,
-                Patience(self._runtime, self._options.timeout_s),
+                Patience(self.runtime, self.options.timeout_s),
             )
             entry = msgspec.structs.replace(
                 entry,

@@ -15,8 +15,6 @@ before it without being rewritten. Where nothing lives and no neighbour can take
 without rows is left. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,10 +36,6 @@ class Candidate:
     def live_bytes(self) -> int:
         """About how many bytes of it would stay."""
         return self.fragment.num_bytes * self.live // max(1, self.fragment.count)
-
-    @property
-    def is_ours_to_change(self) -> bool:
-        return self.fragment.is_ours_to_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +75,9 @@ def group(
         after = runs[number + 1][0] if number + 1 < len(runs) else None
         if any(each.live for each in run):
             groups += map(_rewritten, _portions(run, fragment_bytes))
-        elif before is not None and before.is_ours_to_change:
+        elif before is not None and before.fragment.is_ours_to_change:
             groups = _absorbed(groups, [before, *run], before)
-        elif before is None and after is not None and after.is_ours_to_change:
+        elif before is None and after is not None and after.fragment.is_ours_to_change:
             keeper = None if is_relative(after.fragment.path) else after
             groups = _absorbed(groups, [*run, after], keeper)
         elif any(each.fragment.count for each in run) or len(run) > 1:
@@ -110,7 +104,7 @@ def _runs(
     run: list[Candidate] = []
     for each in candidates:
         is_dense = each.live >= live_share_min * each.fragment.count and each.live > 0
-        if (is_dense and not each.must_drop) or not each.is_ours_to_change:
+        if (is_dense and not each.must_drop) or not each.fragment.is_ours_to_change:
             if run:
                 yield None, run
                 run = []

@@ -205,28 +205,17 @@ class Bill:
 
 def bill(prices: Prices, stored_bytes: int, usage: Usage | None = None) -> Bill:
     """The bill of a month in which so much is stored and so much is asked for."""
-    gb = prices.gb_bytes
-    lines = [_line("storage", stored_bytes / gb, "GB", prices.storage_per_gb_month)]
+    gb, requests = prices.gb_bytes, "1,000 requests"
+    rows = [("storage", stored_bytes / gb, "GB", prices.storage_per_gb_month)]
     if usage is not None:
-        lines += [
-            _line(
-                "class A requests",
-                usage.class_a_requests / 1000,
-                "1,000 requests",
-                prices.class_a_per_1000,
-            ),
-            _line(
-                "class B requests",
-                usage.class_b_requests / 1000,
-                "1,000 requests",
-                prices.class_b_per_1000,
-            ),
-            _line(
-                "deletions", usage.free_requests / 1000, "1,000 requests", prices.delete_per_1000
-            ),
-            _line("bytes written", usage.bytes_written / gb, "GB", prices.ingress_per_gb),
-            _line("bytes read", usage.bytes_read / gb, "GB", prices.egress_per_gb),
+        rows += [
+            ("class A requests", usage.class_a_requests / 1000, requests, prices.class_a_per_1000),
+            ("class B requests", usage.class_b_requests / 1000, requests, prices.class_b_per_1000),
+            ("deletions", usage.free_requests / 1000, requests, prices.delete_per_1000),
+            ("bytes written", usage.bytes_written / gb, "GB", prices.ingress_per_gb),
+            ("bytes read", usage.bytes_read / gb, "GB", prices.egress_per_gb),
         ]
+    lines = (Line(what, amount, unit, price, amount * price) for what, amount, unit, price in rows)
     return Bill(prices.currency, tuple(lines))
 
 
@@ -236,7 +225,3 @@ def storage_cost(prices: Prices, stored: Stored) -> Mapping[str, float]:
         name: amount.bytes / prices.gb_bytes * prices.storage_per_gb_month
         for name, amount in stored.amounts.items()
     }
-
-
-def _line(what: str, amount: float, unit: str, price: float) -> Line:
-    return Line(what, amount, unit, price, amount * price)

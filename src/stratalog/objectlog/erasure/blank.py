@@ -6,8 +6,6 @@ reads as a record that was compacted. The tail moves, so an open writer is fence
 the append of another writer.
 """
 
-from __future__ import annotations
-
 from stratalog.errors import NotFound, Unknown
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,

@@ -28,7 +28,7 @@ import msgspec
 
 from stratalog.errors import Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.erasure.find_holders import Holder
+from stratalog.objectlog.erasure.find_holders import Holder, Versions
 from stratalog.objectlog.stored import Natural, StoredObject, decode_document
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
@@ -38,8 +38,6 @@ CERTIFICATE_PREFIX = "certificate/"
 CERTIFICATE_SUFFIX = ".json"
 
 State = Literal["begun", "erasing", "done"]
-Versions = Literal["none", "kept", "unknown"]
-"""Whether the store keeps what was deleted as older versions."""
 
 TIMEOUT_S = 60.0
 LIST_HINT = "`stratalog certificate list` shows them."

@@ -21,7 +21,7 @@ from stratalog.errors import NotFound
 from stratalog.objectlog.erasure.certificate import Certificate, load_certificate
 from stratalog.objectlog.erasure.find_holders import present, stored_of
 from stratalog.objectlog.options import MIB
-from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest, Snapshot
+from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -96,7 +96,7 @@ async def _against_log(
     certificate: Certificate, url: StoreLike, runtime: Runtime
 ) -> list[CertificateCheck]:
     store = PatientStore(open_store(url), runtime, CHECK_TIMEOUT_S)
-    tree = Tree(store, ByteCache[Snapshot](CACHE_BYTES))
+    tree = Tree(store, ByteCache(CACHE_BYTES))
     found = await present(tree, store, certificate.erased)
     there = found.offsets
     if there:
@@ -165,16 +165,15 @@ async def _sum_before(entries: Sequence[Entry], tail: int, tree: Tree) -> Setsum
     """What lies before an offset, or None if a fragment spans it."""
     total = EMPTY
     for entry in entries:
-        part: Setsum | None = EMPTY
         if entry.limit.offset <= tail:
-            part = entry.setsum
-        elif isinstance(entry, Fragment) and entry.start.offset < tail:
-            part = None
-        elif not isinstance(entry, Fragment) and entry.start.offset < tail:
+            total += entry.setsum
+        elif entry.start.offset < tail:
+            if isinstance(entry, Fragment):
+                return None
             part = await _sum_before((await tree.snapshot(entry)).entries, tail, tree)
-        if part is None:
-            return None
-        total += part
+            if part is None:
+                return None
+            total += part
     return total
 
 

@@ -14,8 +14,6 @@ The order matters:
    sweep.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 
@@ -66,7 +64,7 @@ async def delete_copies(
     swept = await _sweep(url, collector, note, options, runtime)
     await collector.clear_pins()
     await _forget_index(store, options, runtime)
-    may_have_read = [each for each in listed if _is_compacting(each)]
+    may_have_read = [each for each in listed if each.state == "live" and each.note == STAGE_NOTE]
     may_repeat = [each for each in swept.sparing if each.batch is None]
     stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
     holders = tuple(_holder(each) for each in stages.values())
@@ -83,19 +81,12 @@ async def _sweep(
     url: Store, collector: Collector, on_left: OnLeft, options: CompactOptions, runtime: Runtime
 ) -> SweepReport:
     limits = SweepOptions(timeout_s=options.timeout_s)
-    for attempts_left in reversed(range(options.attempts_max)):
-        try:
+    for _ in range(options.attempts_max - 1):
+        with contextlib.suppress(Conflict):
             return await sweep_noting(url, on_left, limits, runtime)
-        except Conflict:
-            if attempts_left == 0:
-                raise
         with contextlib.suppress(NotFound):  # another collector was faster
             await collector.finish()
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _is_compacting(stage: StoredUploadGuard) -> bool:
-    return stage.state == "live" and stage.note == STAGE_NOTE
+    return await sweep_noting(url, on_left, limits, runtime)
 
 
 def _holder(stage: StoredUploadGuard) -> Holder:

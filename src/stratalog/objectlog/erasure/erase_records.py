@@ -37,18 +37,20 @@ from stratalog.objectlog.erasure.delete_copies import Copies, delete_copies
 from stratalog.objectlog.erasure.find_holders import (
     Holder,
     Present,
+    and_more,
+    logs_with,
     pins_that_hold,
     present,
+    reasons_against,
     stored_of,
     stored_with,
+    versions_of,
 )
-from stratalog.objectlog.erasure.reasons import and_more, logs_with, reasons_against, versions_of
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     FORMAT,
     ByteCache,
     Manifest,
-    Snapshot,
     check_note,
     load_manifest,
     writer_label,
@@ -57,15 +59,7 @@ from stratalog.objectlog.tree import Tree
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import (
-    Document,
-    Patience,
-    PatientStore,
-    Store,
-    StoreLike,
-    open_store,
-    redact,
-)
+from stratalog.store import Document, PatientStore, Store, StoreLike, open_store, redact
 
 log = logging.getLogger(__name__)
 
@@ -137,30 +131,25 @@ async def finish_erasures(
     return await eraser.finish()
 
 
+@dataclass(eq=False)
 class Eraser:
     """Erases from one log. ``rewrite`` reads and stores elsewhere what this process would."""
 
-    def __init__(
-        self,
-        url: StoreLike,
-        on_progress: OnProgress | None = None,
-        writer: str | None = None,
-        options: CompactOptions = DEFAULT_OPTIONS,
-        runtime: Runtime = DEFAULT_RUNTIME,
-        rewrite: Rewrite | None = None,
-    ) -> None:
-        self._url = open_store(url)
-        self._store: Store = PatientStore(self._url, runtime, options.timeout_s)
-        self._on_progress = on_progress
-        self._writer = writer_label(writer)
-        self._options = options
-        self._runtime = runtime
-        self._rewrite_elsewhere = rewrite
+    url: StoreLike
+    on_progress: OnProgress | None = None
+    writer: str | None = None
+    options: CompactOptions = DEFAULT_OPTIONS
+    runtime: Runtime = DEFAULT_RUNTIME
+    rewrite: Rewrite | None = None
+
+    def __post_init__(self) -> None:
+        self._url = open_store(self.url)
+        self._store: Store = PatientStore(self._url, self.runtime, self.options.timeout_s)
+        self._writer = writer_label(self.writer)
 
     async def erase(
         self, offsets: IndexSet, despite_holders: bool, query: str, note: str
     ) -> Certificate | None:
-        """See ``erase``."""
         check_note(note)
         _check_set(offsets)
         await self._collector().clear_pins()
@@ -177,11 +166,9 @@ class Eraser:
         return made
 
     async def finish(self) -> list[Certificate]:
-        """See ``finish_erasures``."""
         return await self._finish([each async for each in self._left(also_incomplete=True)])
 
     async def preview(self, offsets: IndexSet) -> Erasable:
-        """See ``preview_erasure``."""
         _check_set(offsets)
         there = await self._present(offsets)
         for fragment, _ in there.fragments:
@@ -191,7 +178,7 @@ class Eraser:
                     path=fragment.path,
                     hint="It cannot be rewritten here. Copy the log, and erase from the copy.",
                 )
-        pins = await pins_that_hold(self._tree(), self._store, offsets, self._runtime)
+        pins = await pins_that_hold(self._tree(), self._store, offsets, self.runtime)
         return Erasable(there.offsets, (*pins.holders, *there.sources))
 
     async def _left(self, *, also_incomplete: bool = False) -> AsyncIterator[Certificate]:
@@ -210,12 +197,12 @@ class Eraser:
 
     async def _begin(self, offsets: IndexSet, query: str, note: str) -> Certificate:
         manifest, _ = await load_manifest(self._store)
-        made = self._runtime.new_id(ID_LENGTH)
+        made = self.runtime.new_id(ID_LENGTH)
         certificate = Certificate(
             id=made,
             log=redact(self._url.url),
             state="begun",
-            begun_us=self._runtime.now_us(),
+            begun_us=self.runtime.now_us(),
             first_offset=manifest.first_offset,
             up_to=manifest.tail.offset,
             offsets=tuple((each.start, each.stop) for each in offsets.ranges()),
@@ -263,8 +250,8 @@ class Eraser:
                 self._store,
                 after=newest,
                 writer=self._writer,
-                timeout_s=self._options.timeout_s,
-                runtime=self._runtime,
+                timeout_s=self.options.timeout_s,
+                runtime=self.runtime,
             )
         await self._rewrite(certificate.id, there, manifest.tail.offset)
         left = (await self._present(certificate.erased)).offsets
@@ -298,17 +285,17 @@ class Eraser:
             up_to,
             must_drop=there,
             narrow=True,
-            on_progress=self._on_progress,
+            on_progress=self.on_progress,
             witness=note,
-            rewrite=self._rewrite_elsewhere,
+            rewrite=self.rewrite,
             writer=self._writer,
-            options=self._options,
-            runtime=self._runtime,
+            options=self.options,
+            runtime=self.runtime,
         ).run()
 
     async def _delete_copies(self, wanted: IndexSet) -> Copies:
         return await delete_copies(
-            self._url, self._store, self._collector(), wanted, self._options, self._runtime
+            self._url, self._store, self._collector(), wanted, self.options, self.runtime
         )
 
     async def _end(self, begun: Certificate, copies: Copies) -> Certificate:
@@ -321,7 +308,7 @@ class Eraser:
             if certificate.setsum_before is None:  # the log itself had none of them
                 certificate = _nothing_erased(certificate, found.manifest)
             pins = await pins_that_hold(
-                self._tree(), self._store, certificate.erased, self._runtime, also_released=True
+                self._tree(), self._store, certificate.erased, self.runtime, also_released=True
             )
             holders = (*pins.holders, *copies.stages)
             released = [each for each in copies.left if each.path not in pins.paths]
@@ -334,7 +321,7 @@ class Eraser:
             return msgspec.structs.replace(
                 certificate,
                 state="done",
-                done_us=self._runtime.now_us(),
+                done_us=self.runtime.now_us(),
                 objects=objects,
                 kept=kept,
                 swept=certificate.swept + copies.swept,
@@ -342,7 +329,7 @@ class Eraser:
                 versions=versions,
                 complete=not reasons,
                 reasons=reasons,
-            ).sealed_as(self._runtime.new_id())
+            ).sealed_as(self.runtime.new_id())
 
         return await self._change(begun.id, ended)
 
@@ -361,20 +348,17 @@ class Eraser:
 
     def _document(self, certificate_id: str) -> Document[Certificate]:
         return certificate_document(
-            self._store, certificate_id, self._runtime, self._options.timeout_s
+            self._store, certificate_id, self.runtime, self.options.timeout_s
         )
 
     def _collector(self) -> Collector:
         options = CollectorOptions(
-            interval_s=self._options.interval_s, timeout_s=self._options.timeout_s
+            interval_s=self.options.interval_s, timeout_s=self.options.timeout_s
         )
-        return Collector(self._url, writer=self._writer, options=options, runtime=self._runtime)
+        return Collector(self._url, writer=self._writer, options=options, runtime=self.runtime)
 
     def _tree(self) -> Tree:
-        return Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
-
-    def _patience(self) -> Patience:
-        return Patience(self._runtime, self._options.timeout_s)
+        return Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
 
 
 def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate:

@@ -1,16 +1,17 @@
 """Which records a log has, and what else holds them: pins, forks, the log that it came from.
 
+What is found makes a certificate incomplete: it cannot be said that erased records are gone.
 A record is the same wherever its offset is found, so the fragments that a pin leads to show which
 records it holds. Only a fragment of which records are missing must be read.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
 import msgspec
@@ -18,14 +19,20 @@ import msgspec
 from stratalog.errors import NotFound
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog.holds import Pin, PinStore
+from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural
 from stratalog.objectlog.tree import Tree, on_newest_tree, survivors_of
+from stratalog.ordered import gather_bounded, in_order
 from stratalog.runtime import Runtime
-from stratalog.store import Store, redact
+from stratalog.store import Store, redact, sibling
 
 READS_AT_ONCE = 16
+READ_BYTES_MAX = 64 * MIB
 HEADS_AT_ONCE = 32
 FORK_PIN = "fork_"
+
+Versions = Literal["none", "kept", "unknown"]
+"""Whether the store keeps what was deleted as older versions."""
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,7 +133,6 @@ async def stored_with(
 
 
 async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
-    """Those of these objects that are stored."""
 
     async def is_there(path: str) -> bool:
         try:
@@ -135,12 +141,44 @@ async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
             return False
         return True
 
-    there: list[str] = []
-    for start in range(0, len(paths), HEADS_AT_ONCE):
-        some = paths[start : start + HEADS_AT_ONCE]
-        found = await asyncio.gather(*map(is_there, some))
-        there += [path for path, is_kept in zip(some, found, strict=True) if is_kept]
-    return tuple(there)
+    there = await gather_bounded(paths, is_there, HEADS_AT_ONCE)
+    return tuple(compress(paths, there))
+
+
+async def logs_with(store: Store, foreign: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The logs that still have one of these objects of theirs."""
+    found: list[str] = []
+    for url in dict.fromkeys(base for base, _ in foreign):
+        paths = [path for base, path in foreign if base == url]
+        if await stored_of(sibling(store, url), paths):
+            found.append(redact(url))
+    return tuple(found)
+
+
+async def versions_of(store: Store, path: str) -> Versions:
+    """Whether the store keeps versions, judged by an object that was just written."""
+    version = (await store.head(path)).version
+    if version is None:
+        return "none"
+    return "unknown" if store.url.startswith("gs://") else "kept"
+
+
+def reasons_against(
+    kept: Sequence[str], owned: Sequence[str], holders: Sequence[Holder], versions: Versions
+) -> tuple[str, ...]:
+    reasons = [f"still held by {holder}" for holder in holders]
+    if kept:
+        reasons.append(f"old objects are still there: {kept[0]}" + and_more(len(kept) - 1))
+    reasons += [f"the log that this one was forked from still has them: {url}" for url in owned]
+    if versions == "kept":
+        reasons.append("the bucket keeps older versions of its objects, deleted ones too")
+    if versions == "unknown":
+        reasons.append("the store does not tell whether it keeps deleted objects")
+    return tuple(reasons)
+
+
+def and_more(count: int) -> str:
+    return f", and {count} more" if count > 0 else ""
 
 
 async def _below(tree: Tree, pin: Pin, wanted: IndexSet) -> list[tuple[Fragment, IndexSet]]:
@@ -159,21 +197,22 @@ async def _found(
     def overlaps(entry: Entry) -> bool:
         return wanted.overlaps(range(entry.start.offset, entry.limit.offset))
 
-    async def several(some: list[Fragment]) -> list[tuple[Fragment, IndexSet]]:
-        reads = (_records_in(each, tree, wanted, may_be_lost) for each in some)
-        return [each for each in zip(some, await asyncio.gather(*reads), strict=True) if each[1]]
+    async def look(fragment: Fragment) -> tuple[Fragment, IndexSet]:
+        return fragment, await _records_in(fragment, tree, wanted, may_be_lost)
 
-    some: list[Fragment] = []
-    on_missing = _pass_over if may_be_lost else None
+    on_missing = (lambda _: None) if may_be_lost else None  # a lost node leads to nothing
     async with aclosing(tree.fragments(entries, overlaps, on_missing)) as walk:
-        async for fragment in walk:
-            some.append(fragment)
-            if len(some) == READS_AT_ONCE:
-                for each in await several(some):
+        looked = in_order(
+            walk,
+            look,
+            lambda each: each.num_bytes,
+            count_max=READS_AT_ONCE,
+            bytes_max=READ_BYTES_MAX,
+        )
+        async with aclosing(looked) as ahead:
+            async for each in ahead:
+                if each[1]:
                     yield each
-                some = []
-    for each in await several(some):
-        yield each
 
 
 async def _records_in(
@@ -191,7 +230,3 @@ async def _records_in(
             return EMPTY
         raise
     return wanted & survivors_of(data, fragment, verify=False).offsets
-
-
-def _pass_over(_: Entry) -> None:
-    """A node that is lost leads to nothing."""
