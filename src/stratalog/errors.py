@@ -23,8 +23,6 @@ the append did not happen.
 ``expected`` and ``actual`` carry the values that disagreed, ``path`` the object concerned.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 

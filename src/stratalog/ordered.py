@@ -13,8 +13,6 @@ error stops the rest. Leaving the block, in whatever way, cancels the tasks that
 waits for their end, so that none of them goes on unseen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import deque

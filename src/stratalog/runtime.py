@@ -5,8 +5,6 @@ can put its own in place and replay a run from its seed. Durations and time-outs
 loop's clock, which the simulation also owns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

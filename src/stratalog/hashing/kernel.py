@@ -4,8 +4,6 @@ LLVM (``llvmlite``, which ``pip install 'stratalog[fast]'`` brings) compiles it 
 of a second. It runs without the GIL, so threads hash on all cores at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

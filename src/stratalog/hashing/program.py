@@ -26,8 +26,6 @@ This module defines one function, in LLVM's language:
     totals     8 × u64        the columns are added to these
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -20,8 +20,6 @@ version carries a fresh write id), because etags may be hashes of the content.
 ``put_once`` creates an immutable object under a name that nobody else uses.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

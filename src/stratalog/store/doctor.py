@@ -5,8 +5,6 @@ each promise whether it held, with evidence, and what it would mean for a log if
 measures what the store can do. Everything is written below ``doctor/`` and removed afterwards.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -33,8 +33,6 @@ The races, and what settles each:
     deleted by others. What replaces it is another version, with a write id of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast

@@ -5,8 +5,6 @@ the bytes travel from core to core, their memory cannot be reused at once, and b
 the event loop, which may be busy with a thousand callers. Together that takes longer than the work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 

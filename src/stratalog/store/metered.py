@@ -4,8 +4,6 @@ Measuring costs a few additions for each request. ``counted`` has what a bill is
 the clock.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field

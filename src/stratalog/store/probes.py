@@ -11,8 +11,6 @@ refusal although nothing has changed (S3's 409) is allowed now and then: a store
 if it does so every time.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator
 from weakref import WeakKeyDictionary, WeakValueDictionary

@@ -5,8 +5,6 @@ stored with it, so the other place is opened through the client that is open alr
 carries options asks for a client with these, so it is opened as it is.
 """
 
-from __future__ import annotations
-
 from stratalog.store.counted import CountedStore
 from stratalog.store.locate import CLOUD_SCHEMES, open_store
 from stratalog.store.patient import PatientStore

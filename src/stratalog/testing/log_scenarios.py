@@ -4,8 +4,6 @@ Appends and reads that go through ``append`` and ``read`` are noted in a history
 against the final log.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import stratalog as sl

@@ -1,7 +1,5 @@
 """What readers and cursors must do on every store: behaviours 11 to 15, as seen from outside."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 

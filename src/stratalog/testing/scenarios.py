@@ -1,7 +1,5 @@
 """Tests that are scenarios: each runs in an event loop of its own, on a store of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import inspect

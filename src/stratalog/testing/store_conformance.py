@@ -9,8 +9,6 @@ loop. The races are real: conditions that hold for one caller at a time prove no
 ``contenders`` for a server that is slow to settle them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

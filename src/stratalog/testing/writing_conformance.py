@@ -1,7 +1,5 @@
 """What a writer must do on every store: behaviours 1, 2, 3, 5, 7 and 9, as seen from outside."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

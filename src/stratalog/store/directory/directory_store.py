@@ -26,8 +26,6 @@ not objects. One limit that buckets do not have: a name cannot be an object and 
 other objects' paths at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -10,8 +10,6 @@ Three promises are made here, and the store above is a short composition of them
   new directory is born with the sticky bit, which whoever has synced the parent takes away.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

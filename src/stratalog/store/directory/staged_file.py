@@ -8,8 +8,6 @@ disk failed. Every process sees the mark, and setting it takes no permission bey
 Files of dead processes are removed by age, except such marks: they stay as long as their object.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
