@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stratalog as sl
+from bench.metered_store import MeteredStore, StoreStats
 from stratalog.errors import Exists
 from stratalog.meter import Meter, bucket_of, middle_s
 from stratalog.objectlog.branch.fork_log import fork
 from stratalog.store import MemoryStore
 from stratalog.store.counted import CountedStore, Usage
-from stratalog.store.metered import MeteredStore, StoreStats
 
 
 def test_requests_and_bytes_are_counted_by_operation() -> None:

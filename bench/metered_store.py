@@ -1,7 +1,7 @@
 """What a store was asked for and how long it took: requests, bytes and latencies by operation.
 
-Measuring costs a few additions for each request. ``counted`` has what a bill is made of, without
-the clock.
+Measuring costs a few additions for each request. ``CountedStore`` has what a bill is made of,
+without the clock.
 """
 
 import asyncio
