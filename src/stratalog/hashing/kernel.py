@@ -25,15 +25,7 @@ Totals = npt.NDArray[np.uint64]
 
 _SPEED = 2
 
-_Function = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_uint64,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-)
+_Function = ctypes.CFUNCTYPE(None, ctypes.c_uint64, *[ctypes.c_void_p] * 5)
 
 
 class Kernel:
