@@ -59,8 +59,8 @@ from stratalog.runtime import (
 from stratalog.store.directory.durable import (
     locked,
     make_missing,
-    open_durable,
     opened,
+    opened_durable,
     sync,
     sync_nearest,
 )
@@ -139,12 +139,7 @@ class DirectoryStore:
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
         check_path(path)
-
-        def work() -> str:
-            self._retried(path, lambda: self._create(path, data))
-            return content_etag(data)
-
-        return await run_blocking(work)
+        return await run_blocking(lambda: self._retried(path, lambda: self._create(path, data)))
 
     async def create_made(self, path: str, make: Callable[[], bytes], _runtime: Runtime) -> None:
         check_path(path)
@@ -158,12 +153,9 @@ class DirectoryStore:
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         check_path(path)
-
-        def work() -> str:
-            self._retried(path, lambda: self._replace(path, data, etag))
-            return content_etag(data)
-
-        return await run_blocking(work)
+        return await run_blocking(
+            lambda: self._retried(path, lambda: self._replace(path, data, etag))
+        )
 
     async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
         rows = self._walk(prefix, after)
@@ -239,7 +231,7 @@ class DirectoryStore:
 
     # Writing
 
-    def _retried(self, path: str, attempt: Callable[[], None]) -> None:
+    def _retried(self, path: str, attempt: Callable[[], T]) -> T:
         """Try until no directory and no staged file vanished on the way."""
         try:
             self._staged.sweep_once()
@@ -250,11 +242,10 @@ class DirectoryStore:
             raise self._refusal(error, path) from error
         raise Unavailable(f"directories on the way to {path} keep disappearing", path=path)
 
-    def _create(self, path: str, data: bytes) -> None:
+    def _create(self, path: str, data: bytes) -> str:
         directory, name = self._place(path)
         self._make_missing(directory)
-        with self._staged.staged(data) as staged:
-            fd = open_durable(directory, self._root)
+        with self._staged.staged(data) as staged, opened_durable(directory, self._root) as fd:
             try:
                 with locked(fd, exclusive=True):
                     self._publish(path, fd, staged, lambda: os.link(staged, name, dst_dir_fd=fd))
@@ -262,10 +253,9 @@ class DirectoryStore:
                 if os.path.isdir(os.path.join(directory, name)):
                     raise Invalid(f"{path} is the beginning of other paths", path=path) from None
                 raise Exists(f"{path} exists in {self.url}", path=path) from None
-            finally:
-                os.close(fd)
+        return content_etag(data)
 
-    def _replace(self, path: str, data: bytes, etag: str) -> None:
+    def _replace(self, path: str, data: bytes, etag: str) -> str:
         directory, name = self._place(path)
         if not os.path.isdir(directory):
             raise self._conflict(path, etag, None)
@@ -278,6 +268,7 @@ class DirectoryStore:
             if found != etag:
                 raise self._conflict(path, etag, found)
             self._publish(path, fd, staged, lambda: link_over(staged, name, fd))
+        return content_etag(data)
 
     def _publish(self, path: str, directory_fd: int, staged: str, step: Callable[[], None]) -> None:
         """Give staged bytes their second name, durably, and then take the first away.

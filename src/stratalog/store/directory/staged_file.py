@@ -19,7 +19,7 @@ from stratalog.store.directory.durable import (
     UNSETTLED,
     found_root,
     make_missing,
-    open_durable,
+    opened_durable,
     write_durably,
 )
 
@@ -40,7 +40,8 @@ class StagedFiles:
     def make(self) -> None:
         found_root(self._root)
         make_missing(self._directory, self._root)
-        os.close(open_durable(self._directory, self._root))
+        with opened_durable(self._directory, self._root):
+            pass
 
     @contextlib.contextmanager
     def staged(self, data: bytes) -> Iterator[str]:
