@@ -6,7 +6,7 @@ without the clock.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from stratalog.meter import Meter, Timing
@@ -62,7 +62,7 @@ class MeteredStore:
 
     def stats(self) -> StoreStats:
         operations = {name: meter.timing() for name, meter in self._meters.items()}
-        return StoreStats(operations, self.inner.usage.copy())
+        return StoreStats(operations, replace(self.inner.usage))
 
     async def get(self, path: str) -> Blob:
         return await self._timed("get", self.inner.get(path), lambda blob: len(blob.data))

@@ -23,6 +23,7 @@ the append did not happen.
 ``expected`` and ``actual`` carry the values that disagreed, ``path`` the object concerned.
 """
 
+from copy import copy
 from typing import Any, ClassVar, Self
 
 
@@ -56,9 +57,7 @@ class StratalogError(Exception):
 
     def copy(self) -> Self:
         """A fresh instance to raise to another waiter, so that tracebacks do not pile up."""
-        twin = _rebuild(type(self), self.message, dict(self.__dict__))
-        assert isinstance(twin, type(self))
-        return twin
+        return copy(self)
 
 
 def _rebuild(cls: type[StratalogError], message: str, state: dict[str, Any]) -> StratalogError:

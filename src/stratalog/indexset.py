@@ -23,7 +23,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -295,17 +295,9 @@ class IndexSet:
         return IndexSet._of_bounds(points[changes])
 
 
-@runtime_checkable
-class _Nullable(Protocol):
-    """A column of Arrow, in one chunk or in several. NumPy takes both."""
-
-    @property
-    def null_count(self) -> int: ...
-
-
 def _as_indexes(indexes: object) -> Indexes:
     """Whatever holds whole numbers, as an array of them."""
-    if isinstance(indexes, _Nullable) and indexes.null_count:
+    if getattr(indexes, "null_count", 0):  # a column of Arrow, in one chunk or in several
         raise Invalid("an index is missing (null)", hint="Leave such rows out.")
     try:
         is_array = isinstance(indexes, np.ndarray) or hasattr(indexes, "__array__")
