@@ -64,7 +64,7 @@ from stratalog.store.directory.durable import (
     sync,
     sync_nearest,
 )
-from stratalog.store.directory.mounts import UnsafeFileSystemWarning, warn_if_unsafe
+from stratalog.store.directory.mounts import warn_if_unsafe
 from stratalog.store.directory.staged_file import (
     STAGED_DIRECTORY,
     StagedFiles,
@@ -76,8 +76,6 @@ from stratalog.store.listing import can_match
 from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
 
 T = TypeVar("T")
-
-__all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 
 ATTEMPTS_MAX = 1000
 LIST_ROWS_PER_HOP = 1000
