@@ -233,16 +233,13 @@ class FaultyStore:
         call = await self._send(name, path)
         await asyncio.sleep(self._travel_s(self.faults.request_s))
         self._stop_if_dead()
-        error: StratalogError | None = None
-        result: T | None = None
-        try:
+
+        async def carry_out() -> T:
             if self._random.random() < self.faults.read_error:
                 raise Unavailable(f"{name} of {path} failed on purpose", path=path)
-            result = await effect()
-        except StratalogError as failure:
-            error = failure
-        await self._hear(call, error)
-        return result  # type: ignore[return-value]
+            return await effect()
+
+        return await self._answer(call, carry_out())
 
     async def _write(self, write: _Write[T]) -> T:
         call = await self._send(write.name, write.path)
@@ -254,14 +251,7 @@ class FaultyStore:
             if self._random.random() < self.faults.abandoned_lands:
                 self._land_later(call, write.effect)
             raise
-        error: StratalogError | None = None
-        result: T | None = None
-        try:
-            result = await self._carry_out(call, write, fault)
-        except StratalogError as failure:
-            error = failure
-        await self._hear(call, error, fault)
-        return result  # type: ignore[return-value]
+        return await self._answer(call, self._carry_out(call, write, fault), fault)
 
     async def _carry_out(self, call: StoreCall, write: _Write[T], fault: Fault | None) -> T:
         answer = write.lost
@@ -296,11 +286,17 @@ class FaultyStore:
         self._stop_if_dead()
         return call
 
-    async def _hear(
-        self, call: StoreCall, error: StratalogError | None, fault: Fault | None = None
-    ) -> None:
+    async def _answer(self, call: StoreCall, work: Awaitable[T], fault: Fault | None = None) -> T:
+        try:
+            result = await work
+        except StratalogError as error:
+            await self._hear(call, error.kind, fault)
+            raise
+        await self._hear(call, "ok", fault)
+        return result
+
+    async def _hear(self, call: StoreCall, outcome: str, fault: Fault | None) -> None:
         """The answer reaches the process, if that is still alive and when it is not paused."""
-        outcome = "ok" if error is None else error.kind
         cause = f" ({fault})" if fault is not None else ""
         self._say(f"#{call.number} {call.name} {call.path} {outcome}{cause}")
         if call.number == self._crash_number:
@@ -312,8 +308,6 @@ class FaultyStore:
             if self._resume_at:
                 await self._wait_while_paused()
         self._stop_if_dead()
-        if error is not None:
-            raise error
 
     async def _wait_while_paused(self) -> None:
         loop = asyncio.get_running_loop()

@@ -15,3 +15,5 @@ from stratalog.testing.writing_conformance import WritingConformance
 
 class LogConformance(WritingConformance, ReadingConformance):
     """Inherit, and say how to make a store."""
+
+    _timeout_s = 120.0

@@ -21,6 +21,15 @@ from stratalog.testing.scenarios import Scenarios, scenario
 
 ILLEGAL_PATHS = ("", "/", "a/", "/a", "a//b", ".", "..", "a/../b", ".hidden", "a/.hidden", "a\0b")
 
+LISTINGS = (
+    *((prefix, "") for prefix in "a a/ a/b a/b/ a- b bb ab0 b/ nothing a/nothing/ a// ../".split()),
+    *(("", after) for after in "a/b/1 a-b/1 a/b".split()),
+    *(("a/", after) for after in "a/b/1 0 z".split()),
+    ("a/b", "a/b/2"),
+    ("b", "a/b/1"),
+)
+"""Prefixes, and the path after which the listing begins."""
+
 
 class StoreConformance(Scenarios):
     """Inherit, and say how to make a store."""
@@ -158,32 +167,7 @@ class StoreConformance(Scenarios):
         sizes = {row.path: row.size for row in rows}
         assert sizes["a0"] == 2
 
-    @pytest.mark.parametrize(
-        ("prefix", "after"),
-        [
-            ("a", ""),
-            ("a/", ""),
-            ("a/b", ""),
-            ("a/b/", ""),
-            ("a-", ""),
-            ("b", ""),
-            ("bb", ""),
-            ("ab0", ""),
-            ("b/", ""),
-            ("nothing", ""),
-            ("a/nothing/", ""),
-            ("a//", ""),
-            ("../", ""),
-            ("", "a/b/1"),
-            ("", "a-b/1"),
-            ("", "a/b"),
-            ("a/", "a/b/1"),
-            ("a/b", "a/b/2"),
-            ("a/", "0"),
-            ("a/", "z"),
-            ("b", "a/b/1"),
-        ],
-    )
+    @pytest.mark.parametrize(("prefix", "after"), LISTINGS)
     @scenario
     async def test_a_listing_obeys_prefix_and_after(
         self, store: Store, prefix: str, after: str
