@@ -23,6 +23,7 @@ version carries a fresh write id), because etags may be hashes of the content.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from stratalog.errors import (
     Conflict,
@@ -38,6 +39,8 @@ from stratalog.errors import (
 from stratalog.runtime import Runtime
 from stratalog.store.in_place import create_made
 from stratalog.store.protocol import Blob, Store
+
+T = TypeVar("T")
 
 
 class Patience:
@@ -79,15 +82,19 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
+class Superseded(Generic[T]):
     """The version that was to be replaced is gone. ``current`` is there now, if anything is.
 
     ``answered`` means that the store refused the only attempt. Otherwise an answer was lost, and
     ours may have been there for a while.
     """
 
-    current: Blob | None
+    current: T | None
     answered: bool
+
+
+class Overtaken(Superseded[Blob]):
+    """The swap did not happen."""
 
 
 async def swap(
