@@ -63,10 +63,7 @@ class IndexSet:
     def __init__(self, *ranges: range) -> None:
         """The members of these ranges, which may overlap and come in any order."""
         if len(ranges) == 1 and ranges[0]:
-            start, limit = _checked_range(ranges[0])
-            self._bounds = np.array((start, limit), dtype=np.int64)
-            self._bounds.flags.writeable = False
-            self.first, self.last, self._count = start, limit - 1, limit - start
+            self._adopt(np.array(_checked_range(ranges[0]), dtype=np.int64))
             return
         pairs = [_checked_range(each) for each in ranges if each]
         self._adopt(_merged(np.array(pairs, dtype=np.int64).reshape(-1, 2)))

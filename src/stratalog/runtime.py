@@ -50,22 +50,16 @@ _turns: dict[int, threading.Semaphore] = {}
 def thread_pool(purpose: str, threads_max: int) -> ThreadPoolExecutor:
     """The process's pool for one purpose. Threads do not survive a fork: a child gets its own."""
     key = (purpose, os.getpid())
-    pool = _pools.get(key)
-    if pool is None:
-        pool = _pools.setdefault(
-            key, ThreadPoolExecutor(threads_max, thread_name_prefix=f"stratalog-{purpose}")
-        )
-    return pool
+    return _pools.get(key) or _pools.setdefault(
+        key, ThreadPoolExecutor(threads_max, thread_name_prefix=f"stratalog-{purpose}")
+    )
 
 
 def cpu_turn() -> threading.Semaphore:
     """To be held by a thread of another pool that keeps a core busy: as many at a time as there are
     threads for it. A child of a fork gets its own."""
     key = os.getpid()
-    turn = _turns.get(key)
-    if turn is None:
-        turn = _turns.setdefault(key, threading.Semaphore(CPU_THREADS_MAX))
-    return turn
+    return _turns.get(key) or _turns.setdefault(key, threading.Semaphore(CPU_THREADS_MAX))
 
 
 async def run_blocking(work: Callable[[], T], purpose: str = "io") -> T:
