@@ -37,8 +37,7 @@ class Runtime:
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run work that keeps a core busy, away from the event loop."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(thread_pool("cpu", CPU_THREADS_MAX), work)
+        return await run_blocking(work, "cpu", CPU_THREADS_MAX)
 
 
 DEFAULT_RUNTIME = Runtime()
@@ -62,8 +61,10 @@ def cpu_turn() -> threading.Semaphore:
     return _turns.get(key) or _turns.setdefault(key, threading.Semaphore(CPU_THREADS_MAX))
 
 
-async def run_blocking(work: Callable[[], T], purpose: str = "io") -> T:
-    """Run a blocking store call on the process's bounded I/O threads, of which each purpose has its
-    own: those that wait for a turn of the cores do not keep others from the store."""
+async def run_blocking(
+    work: Callable[[], T], purpose: str = "io", threads_max: int = IO_THREADS_MAX
+) -> T:
+    """Run a blocking call on the process's bounded threads, of which each purpose has its own:
+    those that wait for a turn of the cores do not keep others from the store."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread_pool(purpose, IO_THREADS_MAX), work)
+    return await loop.run_in_executor(thread_pool(purpose, threads_max), work)

@@ -164,12 +164,7 @@ async def put_once(
     ``new_path`` gives a fresh name on every call. The same bytes are sent again under the same
     name; should other bytes sit there, the name is given up for good.
     """
-    path = new_path()
-    try:
-        await store.put_if_absent(path, data)
-    except (Exists, Unknown, Unavailable) as error:
-        return await _settle_put(store, path, new_path, data, patience, error)
-    return path
+    return await _put_until_there(store, new_path(), new_path, data, patience)
 
 
 async def put_made_once(
@@ -205,31 +200,32 @@ async def put_made_once(
             raise
         except (Exists, Unknown, Unavailable) as error:
             if made:
-                return await _settle_put(store, path, new_path, made[0], patience, error)
+                return await _put_until_there(store, path, new_path, made[0], patience, error)
             if not isinstance(error, Unavailable) or not await patience.pause():
                 raise
 
 
-async def _settle_put(
+async def _put_until_there(
     store: Store,
     path: str,
     new_path: Callable[[], str],
     data: bytes,
     patience: Patience,
-    failure: StratalogError,
+    failure: StratalogError | None = None,
 ) -> str:
-    """After a put that failed: is it there? If not, again."""
+    """Put it. After a put that failed: is it there? If not, again."""
     while True:
-        try:
-            if (await store.get(path)).data == data:
-                return path
-            path = new_path()
-        except NotFound:
-            pass
-        except Unavailable as error:
-            failure = error
-        if not await patience.pause():
-            raise Unavailable(f"{path}: could not be stored in time: {failure}", path=path)
+        if failure is not None:
+            try:
+                if (await store.get(path)).data == data:
+                    return path
+                path = new_path()
+            except NotFound:
+                pass
+            except Unavailable as error:
+                failure = error
+            if not await patience.pause():
+                raise Unavailable(f"{path}: could not be stored in time: {failure}", path=path)
         try:
             await store.put_if_absent(path, data)
             return path

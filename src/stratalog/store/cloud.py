@@ -370,8 +370,6 @@ def _client(
     transport: Mapping[str, object],
     retries: RetryConfig,
 ) -> Client:
-    if scheme not in _CLIENTS:
-        raise Invalid(f"no bucket has the scheme {scheme!r}", hint="Use s3, gs or az.")
     conditions = {"conditional_put": "etag"} if scheme == "s3" else {}
     return _CLIENTS[scheme](
         bucket,

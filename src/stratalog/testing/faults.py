@@ -30,6 +30,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 from random import Random
 from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
@@ -97,16 +98,11 @@ class Faults:
                     raise ValueError(f"{each.name} is not a range: {value}")
             elif not 0.0 <= value <= 1.0:
                 raise ValueError(f"{each.name} is not a probability: {value}")
-        thresholds: list[tuple[float, Fault]] = []
-        total = 0.0
-        for fault in PUT_FAULTS:
-            probability: float = getattr(self, fault)
-            if probability:
-                total += probability
-                thresholds.append((total, fault))
-        if total > 1.0:
-            raise ValueError(f"the faults of a put have a probability of {total} together")
-        object.__setattr__(self, "thresholds", tuple(thresholds))
+        on = [fault for fault in PUT_FAULTS if getattr(self, fault)]
+        totals: list[float] = [*accumulate(getattr(self, fault) for fault in on)]
+        if totals and totals[-1] > 1.0:
+            raise ValueError(f"the faults of a put have a probability of {totals[-1]} together")
+        object.__setattr__(self, "thresholds", tuple(zip(totals, on, strict=True)))
 
     @classmethod
     def swarm(cls, random: Random) -> Faults:

@@ -26,7 +26,6 @@ not objects. One limit that buckets do not have: a name cannot be an object and 
 other objects' paths at once.
 """
 
-import asyncio
 import contextlib
 import errno
 import itertools
@@ -48,22 +47,8 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.runtime import (
-    CPU_THREADS_MAX,
-    DEFAULT_RUNTIME,
-    Runtime,
-    cpu_turn,
-    run_blocking,
-    thread_pool,
-)
-from stratalog.store.directory.durable import (
-    locked,
-    make_missing,
-    opened,
-    opened_durable,
-    sync,
-    sync_nearest,
-)
+from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, cpu_turn, run_blocking
+from stratalog.store.directory.durable import locked, opened, opened_durable, sync, sync_nearest
 from stratalog.store.directory.mounts import warn_if_unsafe
 from stratalog.store.directory.staged_file import (
     STAGED_DIRECTORY,
@@ -118,9 +103,7 @@ class DirectoryStore:
         """On as many threads as there are cores, and not on those for computing: work there would
         have to wait for the disk."""
         check_path(path)
-        threads = thread_pool("read", CPU_THREADS_MAX)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, lambda: work(self._read(path)))
+        return await run_blocking(lambda: work(self._read(path)), "read", CPU_THREADS_MAX)
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         check_path(path)
@@ -242,7 +225,7 @@ class DirectoryStore:
 
     def _create(self, path: str, data: bytes) -> str:
         directory, name = self._place(path)
-        self._make_missing(directory)
+        self._staged.make_missing(directory)
         with self._staged.staged(data) as staged, opened_durable(directory, self._root) as fd:
             try:
                 with locked(fd, exclusive=True):
@@ -285,13 +268,6 @@ class DirectoryStore:
                 ) from error
             raise
         discard(staged)
-
-    def _make_missing(self, directory: str) -> None:
-        try:
-            make_missing(directory, self._root)
-        except FileNotFoundError:
-            self._staged.make()
-            make_missing(directory, self._root)
 
     def _etag(self, name: str, directory_fd: int) -> str | None:
         """The version that is there now, or none."""

@@ -43,6 +43,14 @@ class StagedFiles:
         with opened_durable(self._directory, self._root):
             pass
 
+    def make_missing(self, directory: str) -> None:
+        """Make a directory of the store, and the store itself."""
+        try:
+            make_missing(directory, self._root)
+        except FileNotFoundError:
+            self.make()
+            make_missing(directory, self._root)
+
     @contextlib.contextmanager
     def staged(self, data: bytes) -> Iterator[str]:
         """Bytes on the disk under a name that nobody else uses. ``Unknown`` leaves the file there
