@@ -189,7 +189,7 @@ def _shared_client(
     """One client for everything that would configure it in the same way."""
     from stratalog.store.cloud import CloudStore
 
-    return CloudStore(scheme, bucket, dict(options), environment=dict(environment))
+    return CloudStore(scheme, bucket, dict(options), dict(environment))
 
 
 def _under(store: Store, prefix: str) -> Store:

@@ -24,15 +24,13 @@ so that a test can count the operations of a run and then crash another run at e
 It works on any event loop: under ``SimulatedLoop`` its delays are virtual, elsewhere real.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from random import Random
-from typing import Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import Generic, Literal, NamedTuple, Self, TypeVar, get_args
 
 from stratalog.errors import Conflict, Exists, StratalogError, Unavailable, Unknown
 from stratalog.store import Blob, Head, Listed, Store
@@ -105,7 +103,7 @@ class Faults:
         object.__setattr__(self, "thresholds", tuple(zip(totals, on, strict=True)))
 
     @classmethod
-    def swarm(cls, random: Random) -> Faults:
+    def swarm(cls, random: Random) -> Self:
         """A mixture of its own for each seed, with about half of the kinds off."""
 
         def some(most: float) -> float:
