@@ -29,6 +29,7 @@ from rich.progress import (
 from rich.table import Table
 
 import stratalog as sl
+from bench.metered_store import MeteredStore, StoreStats
 from stratalog.cli import output
 from stratalog.cli.commands.check.soak import show, watching
 from stratalog.cli.commands.check.verify import show as show_verified
@@ -38,7 +39,6 @@ from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.soak import SoakOptions, soak
 from stratalog.store import DirectoryStore
-from stratalog.store.metered import MeteredStore, StoreStats
 
 RECORDS = 1_000_000
 APPENDERS = 1_000

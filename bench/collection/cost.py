@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from bench.metered_store import MeteredStore, StoreStats
 from bench.object_log.counting import CountingStore
 from bench.object_log.growth import Growth, first_offset_of
 from bench.results import Figure, Series
@@ -18,7 +19,6 @@ from bench.session import Session
 from stratalog import Collector, CollectorOptions, CursorStore
 from stratalog.objectlog.collection.delete_unreachable import Removed
 from stratalog.objectlog.stored.plan import Garbage
-from stratalog.store.metered import MeteredStore, StoreStats
 
 PLACE = "memory"
 FRAGMENTS = (14_000, 140_000, 1_400_000)

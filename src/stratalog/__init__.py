@@ -15,8 +15,6 @@ Names are loaded when they are first used: a program that only asks for the vers
 does not pay for Arrow.
 """
 
-from __future__ import annotations
-
 import logging
 from importlib import import_module
 from typing import TYPE_CHECKING

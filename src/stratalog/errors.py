@@ -23,8 +23,6 @@ the append did not happen.
 ``expected`` and ``actual`` carry the values that disagreed, ``path`` the object concerned.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 
@@ -54,20 +52,18 @@ class StratalogError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, dict(self.__dict__)))
+        return (_rebuild, (type(self), self.message), self.__dict__)
 
     def copy(self) -> Self:
         """A fresh instance to raise to another waiter, so that tracebacks do not pile up."""
-        twin = _rebuild(type(self), self.message, dict(self.__dict__))
-        assert isinstance(twin, type(self))
+        twin = type(self).__new__(type(self), self.message)
+        twin.__dict__.update(self.__dict__)
         return twin
 
 
-def _rebuild(cls: type[StratalogError], message: str, state: dict[str, Any]) -> StratalogError:
-    error = cls.__new__(cls, message)
-    Exception.__init__(error, message)
-    error.__dict__.update(state)
-    return error
+def _rebuild(cls: type[StratalogError], message: str) -> StratalogError:
+    """Without ``__init__``, whose parameters differ between the kinds."""
+    return cls.__new__(cls, message)
 
 
 class NotHappened(StratalogError):

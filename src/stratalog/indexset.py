@@ -23,7 +23,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -63,10 +63,7 @@ class IndexSet:
     def __init__(self, *ranges: range) -> None:
         """The members of these ranges, which may overlap and come in any order."""
         if len(ranges) == 1 and ranges[0]:
-            start, limit = _checked_range(ranges[0])
-            self._bounds = np.array((start, limit), dtype=np.int64)
-            self._bounds.flags.writeable = False
-            self.first, self.last, self._count = start, limit - 1, limit - start
+            self._adopt(np.array(_checked_range(ranges[0]), dtype=np.int64))
             return
         pairs = [_checked_range(each) for each in ranges if each]
         self._adopt(_merged(np.array(pairs, dtype=np.int64).reshape(-1, 2)))
@@ -295,17 +292,9 @@ class IndexSet:
         return IndexSet._of_bounds(points[changes])
 
 
-@runtime_checkable
-class _Nullable(Protocol):
-    """A column of Arrow, in one chunk or in several. NumPy takes both."""
-
-    @property
-    def null_count(self) -> int: ...
-
-
 def _as_indexes(indexes: object) -> Indexes:
     """Whatever holds whole numbers, as an array of them."""
-    if isinstance(indexes, _Nullable) and indexes.null_count:
+    if getattr(indexes, "null_count", 0):  # a column of Arrow, in one chunk or in several
         raise Invalid("an index is missing (null)", hint="Leave such rows out.")
     try:
         is_array = isinstance(indexes, np.ndarray) or hasattr(indexes, "__array__")

@@ -4,8 +4,6 @@ Measuring costs a few additions. Latencies go into a histogram with four steps t
 percentiles are right within a fifth, however many events there were.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -13,13 +13,10 @@ error stops the rest. Leaving the block, in whatever way, cancels the tasks that
 waits for their end, so that none of them goes on unseen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 A = TypeVar("A")
@@ -38,12 +35,7 @@ class OrderedTasks(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __len__(self) -> int:

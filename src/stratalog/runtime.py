@@ -5,8 +5,6 @@ can put its own in place and replay a run from its seed. Durations and time-outs
 loop's clock, which the simulation also owns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets
@@ -39,8 +37,7 @@ class Runtime:
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run work that keeps a core busy, away from the event loop."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(thread_pool("cpu", CPU_THREADS_MAX), work)
+        return await run_blocking(work, "cpu", CPU_THREADS_MAX)
 
 
 DEFAULT_RUNTIME = Runtime()
@@ -52,26 +49,22 @@ _turns: dict[int, threading.Semaphore] = {}
 def thread_pool(purpose: str, threads_max: int) -> ThreadPoolExecutor:
     """The process's pool for one purpose. Threads do not survive a fork: a child gets its own."""
     key = (purpose, os.getpid())
-    pool = _pools.get(key)
-    if pool is None:
-        pool = _pools.setdefault(
-            key, ThreadPoolExecutor(threads_max, thread_name_prefix=f"stratalog-{purpose}")
-        )
-    return pool
+    return _pools.get(key) or _pools.setdefault(
+        key, ThreadPoolExecutor(threads_max, thread_name_prefix=f"stratalog-{purpose}")
+    )
 
 
 def cpu_turn() -> threading.Semaphore:
     """To be held by a thread of another pool that keeps a core busy: as many at a time as there are
     threads for it. A child of a fork gets its own."""
     key = os.getpid()
-    turn = _turns.get(key)
-    if turn is None:
-        turn = _turns.setdefault(key, threading.Semaphore(CPU_THREADS_MAX))
-    return turn
+    return _turns.get(key) or _turns.setdefault(key, threading.Semaphore(CPU_THREADS_MAX))
 
 
-async def run_blocking(work: Callable[[], T], purpose: str = "io") -> T:
-    """Run a blocking store call on the process's bounded I/O threads, of which each purpose has its
-    own: those that wait for a turn of the cores do not keep others from the store."""
+async def run_blocking(
+    work: Callable[[], T], purpose: str = "io", threads_max: int = IO_THREADS_MAX
+) -> T:
+    """Run a blocking call on the process's bounded threads, of which each purpose has its own:
+    those that wait for a turn of the cores do not keep others from the store."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread_pool(purpose, IO_THREADS_MAX), work)
+    return await loop.run_in_executor(thread_pool(purpose, threads_max), work)

@@ -373,9 +373,9 @@ def test_the_version_is_told_by_the_installed_program() -> None:
 
 
 def test_the_demo_shows_a_tree_and_what_it_cost_and_leaves_nothing(tmp_path: Path) -> None:
-    demo = Path(__file__).parents[2] / "scripts" / "demo_log.py"
     done = subprocess.run(
-        [sys.executable, demo, "--records", "2000", "--proof", "2"],
+        [sys.executable, "-m", "scripts.demo_log", "--records", "2000", "--proof", "2"],
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

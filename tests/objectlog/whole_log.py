@@ -17,7 +17,7 @@ from stratalog.objectlog.stored.snapshot import in_base
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY
 from stratalog.store import StoreLike
-from stratalog.store.siblings import sibling
+from stratalog.store.locate import sibling
 from stratalog.testing import Row
 
 T = TypeVar("T")

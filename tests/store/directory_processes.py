@@ -22,7 +22,7 @@ from stratalog.errors import Conflict
 from stratalog.store.directory import directory_store as directory
 from stratalog.store.directory import durable
 from stratalog.store.directory.directory_store import DirectoryStore
-from stratalog.store.directory.durable import open_durable
+from stratalog.store.directory.durable import opened_durable
 
 COUNTER = "shared/counter"
 
@@ -204,7 +204,8 @@ def _must_work(place: str) -> None:
     for below in ("", "a", "a/b", ".stage"):
         path = os.path.join(place, below).rstrip("/")
         assert not os.stat(path).st_mode & 0o1000, f"{path} is not settled"
-        os.close(open_durable(path, place))
+        with opened_durable(path, place):
+            pass
 
 
 def main() -> NoReturn:

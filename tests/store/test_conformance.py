@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.metered_store import MeteredStore
 from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore, Store, open_store
-from stratalog.store.metered import MeteredStore
 from stratalog.testing.store_conformance import StoreConformance
 
 

@@ -260,10 +260,9 @@ def test_what_was_made_once_is_stored_once_after_a_lost_answer(
         store = DirectoryStore(tmp_path)
         create, failures = store._create, [error]
 
-        def failing(path: str, data: bytes) -> None:
+        def failing(path: str, data: bytes) -> str:
             if not failures:
-                create(path, data)
-                return
+                return create(path, data)
             if landed:
                 create(path, data)
             raise failures.pop()
@@ -328,11 +327,11 @@ def test_the_time_to_make_it_is_not_the_stores(tmp_path: Path) -> None:
         store = DirectoryStore(tmp_path)
         create, failures = store._create, [1]
 
-        def failing(path: str, data: bytes) -> None:
+        def failing(path: str, data: bytes) -> str:
             if failures:
                 failures.pop()
                 raise Unavailable("not now", path=path)
-            create(path, data)
+            return create(path, data)
 
         store._create = failing  # type: ignore[method-assign]
         patience = Patience(DEFAULT_RUNTIME, 30.0)

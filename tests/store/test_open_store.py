@@ -11,7 +11,7 @@ import pytest
 from s3_server import S3Server
 from stratalog.errors import Invalid
 from stratalog.store import DirectoryStore, MemoryStore, PrefixedStore, open_store, redact
-from stratalog.store.siblings import sibling
+from stratalog.store.locate import sibling
 
 
 def test_a_store_opens_by_url_and_keeps_what_is_put(store_url: str) -> None:

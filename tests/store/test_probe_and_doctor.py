@@ -8,6 +8,7 @@ from typing import ClassVar, cast
 
 import pytest
 
+from bench.metered_store import MeteredStore
 from store.broken_stores import (
     ChangesEtags,
     CreatesOnMatch,
@@ -26,7 +27,6 @@ from stratalog.errors import Conflict, Denied, Exists, Invalid, Unavailable, Unk
 from stratalog.runtime import Runtime
 from stratalog.store import MemoryStore, PrefixedStore, Store, open_store
 from stratalog.store.doctor import Report, examine
-from stratalog.store.metered import MeteredStore
 from stratalog.store.probes import FALSE_REFUSALS_MAX, probe
 from stratalog.testing import Faults, FaultyStore, Simulation, simulate
 

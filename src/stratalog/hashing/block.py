@@ -1,7 +1,5 @@
 """What the kernel and its maker share: the shape of a block, and the error of giving up."""
 
-from __future__ import annotations
-
 HEADER_BYTES = 16
 """The size of the offset and the time that are hashed before each body."""
 

@@ -4,8 +4,6 @@ LLVM (``llvmlite``, which ``pip install 'stratalog[fast]'`` brings) compiles it 
 of a second. It runs without the GIL, so threads hash on all cores at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
@@ -27,15 +25,7 @@ Totals = npt.NDArray[np.uint64]
 
 _SPEED = 2
 
-_Function = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_uint64,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-)
+_Function = ctypes.CFUNCTYPE(None, ctypes.c_uint64, *[ctypes.c_void_p] * 5)
 
 
 class Kernel:

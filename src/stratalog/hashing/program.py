@@ -26,8 +26,6 @@ This module defines one function, in LLVM's language:
     totals     8 × u64        the columns are added to these
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -41,34 +39,6 @@ STATE_WORDS = 25
 BLOCK_WORDS = BLOCK_BYTES // 8
 DIGEST_WORDS = 4
 PADDING_FIRST, PADDING_LAST = 0x06, 0x80
-
-# FIPS 202, 3.2.5; used in step ι.
-ROUND_CONSTANTS = (
-    0x0000000000000001,
-    0x0000000000008082,
-    0x800000000000808A,
-    0x8000000080008000,
-    0x000000000000808B,
-    0x0000000080000001,
-    0x8000000080008081,
-    0x8000000000008009,
-    0x000000000000008A,
-    0x0000000000000088,
-    0x0000000080008009,
-    0x000000008000000A,
-    0x000000008000808B,
-    0x800000000000008B,
-    0x8000000000008089,
-    0x8000000000008003,
-    0x8000000000008002,
-    0x8000000000000080,
-    0x000000000000800A,
-    0x800000008000000A,
-    0x8000000080008081,
-    0x8000000000008080,
-    0x0000000080000001,
-    0x8000000080008008,
-)
 
 _BYTE, _BOUND, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _ADDRESS = ir.PointerType()
@@ -199,10 +169,10 @@ def _define_absorb(module: ir.Module, lanes: int) -> ir.Function:
 def _define_permute(module: ir.Module, lanes: int) -> ir.Function:
     """Keccak-f[1600] on every lane of the state."""
     vector = ir.VectorType(_WORD, lanes)
-    constants = ir.GlobalVariable(module, ir.ArrayType(_WORD, len(ROUND_CONSTANTS)), "constants")
+    constants = ir.GlobalVariable(module, ir.ArrayType(_WORD, len(_ROUND_CONSTANTS)), "constants")
     constants.global_constant = True
     constants.linkage = "internal"
-    constants.initializer = ir.Constant(constants.value_type, list(ROUND_CONSTANTS))
+    constants.initializer = ir.Constant(constants.value_type, _ROUND_CONSTANTS)
 
     rotating = ir.FunctionType(vector, [vector] * 3)
     rotate = ir.Function(module, rotating, f"llvm.fshl.v{lanes}i64")
@@ -211,7 +181,7 @@ def _define_permute(module: ir.Module, lanes: int) -> ir.Function:
     (state,) = code.function.args
     begun = [code.get(state, number, vector) for number in range(STATE_WORDS)]
     before = code.ir.block
-    with code.times(len(ROUND_CONSTANTS)) as number:
+    with code.times(len(_ROUND_CONSTANTS)) as number:
         words = [code.ir.phi(vector) for _ in begun]
         inside = code.ir.block
         for word, first in zip(words, begun, strict=True):
@@ -258,7 +228,7 @@ def _round(
     for x in range(5):
         for y in range(5):
             word = build.xor(words[x + 5 * y], beside[x])
-            moved[y + 5 * ((2 * x + 3 * y) % 5)] = rotated(word, ROTATIONS[x, y])
+            moved[y + 5 * ((2 * x + 3 * y) % 5)] = rotated(word, _ROTATIONS[x, y])
 
     # χ: in each row, mix a word with its two neighbours; the only nonlinear step
     mixed = []
@@ -281,7 +251,19 @@ def _rotations() -> dict[tuple[int, int], int]:
     return found
 
 
-ROTATIONS = _rotations()
+def _round_constants() -> list[int]:
+    """What ι adds in each round: FIPS 202, 3.2.5."""
+    constants, register = [], 1
+    for _ in range(24):
+        constant = 0
+        for power in range(7):
+            constant |= (register & 1) << ((1 << power) - 1)
+            register = (register << 1) ^ (0x171 * (register >> 7))
+        constants.append(constant)
+    return constants
+
+
+_ROTATIONS, _ROUND_CONSTANTS = _rotations(), _round_constants()
 
 
 def _define_sum_records(

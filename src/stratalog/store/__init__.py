@@ -6,48 +6,26 @@ from stratalog.store.directory import DirectoryStore, UnsafeFileSystemWarning
 from stratalog.store.doctor import Report, examine
 from stratalog.store.document import Document, Superseded, Version, read_version, read_versions
 from stratalog.store.in_place import get_then
-from stratalog.store.locate import CLOUD_SCHEMES, StoreLike, open_store, redact
+from stratalog.store.locate import CLOUD_SCHEMES, StoreLike, open_store, sibling
 from stratalog.store.memory import MemoryStore
 from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.probes import PROBE_PREFIX, probe
 from stratalog.store.protocol import Blob, Head, Listed, Store, check_path, content_etag
-from stratalog.store.siblings import sibling
+from stratalog.store.redaction import redact
 
+# What users import to build stores of their own. The rest is for the rooms above.
 __all__ = [
-    "CLOUD_SCHEMES",
-    "PROBE_PREFIX",
     "Blob",
-    "CountedStore",
     "DirectoryStore",
-    "Document",
     "Head",
-    "Landed",
     "Listed",
     "MemoryStore",
-    "Overtaken",
-    "Patience",
-    "PatientStore",
     "PrefixedStore",
-    "Report",
     "Store",
     "StoreLike",
-    "Superseded",
     "UnsafeFileSystemWarning",
-    "Usage",
-    "Version",
-    "check_path",
     "content_etag",
-    "create",
-    "examine",
-    "get_then",
     "open_store",
-    "probe",
-    "put_made_once",
-    "put_once",
-    "read_version",
-    "read_versions",
     "redact",
-    "sibling",
-    "swap",
 ]

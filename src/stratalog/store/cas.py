@@ -20,11 +20,10 @@ version carries a fresh write id), because etags may be hashes of the content.
 ``put_once`` creates an immutable object under a name that nobody else uses.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from stratalog.errors import (
     Conflict,
@@ -41,25 +40,23 @@ from stratalog.runtime import Runtime
 from stratalog.store.in_place import create_made
 from stratalog.store.protocol import Blob, Store
 
+T = TypeVar("T")
+
 
 class Patience:
     """How long to go on trying: a deadline with growing, jittered pauses."""
 
-    __slots__ = ("_deadline", "_loop", "_pause_s", "_runtime", "_timeout_s")
+    __slots__ = ("_deadline", "_loop", "_pause_s", "_timeout_s", "runtime")
 
     PAUSE_S_FIRST = 0.02
     PAUSE_S_MAX = 2.0
 
     def __init__(self, runtime: Runtime, timeout_s: float) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._pause_s = self.PAUSE_S_FIRST
         self.begin()
-
-    @property
-    def runtime(self) -> Runtime:
-        return self._runtime
 
     def begin(self) -> None:
         """Start the clock again. Any thread may call it."""
@@ -70,7 +67,7 @@ class Patience:
         remaining = self._deadline - self._loop.time()
         if remaining <= 0:
             return False
-        jittered = self._pause_s * (0.5 + self._runtime.random())
+        jittered = self._pause_s * (0.5 + self.runtime.random())
         self._pause_s = min(2 * self._pause_s, self.PAUSE_S_MAX)
         await asyncio.sleep(min(jittered, remaining))
         return True
@@ -85,15 +82,19 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
+class Superseded(Generic[T]):
     """The version that was to be replaced is gone. ``current`` is there now, if anything is.
 
     ``answered`` means that the store refused the only attempt. Otherwise an answer was lost, and
     ours may have been there for a while.
     """
 
-    current: Blob | None
+    current: T | None
     answered: bool
+
+
+class Overtaken(Superseded[Blob]):
+    """The swap did not happen."""
 
 
 async def swap(
@@ -107,29 +108,38 @@ async def swap(
     """Replace version ``etag`` by ``data``; ``is_ours`` knows it again, also below newer ones."""
     doubts = 0
     while True:
-        refused = False
-        failure: StratalogError
-        try:
-            return Landed(await store.put_if_match(path, data, etag))
-        except Conflict as error:
-            failure, refused, doubts = error, True, doubts + 1
-        except Unknown as error:
-            failure, doubts = error, doubts + 1
-        except (Unavailable, Denied, Invalid) as error:
-            # This attempt did not land. If none before it may have, that is the answer.
-            failure = error
-            if not doubts:
-                if not isinstance(error, Unavailable) or not await patience.pause():
-                    raise
-                continue
+        answer = await _attempt(lambda: store.put_if_match(path, data, etag), patience, doubts > 0)
+        if isinstance(answer, str):
+            return Landed(answer)
+        doubts += isinstance(answer, Conflict | Unknown)
         current = await _read_back(store, path, patience)
         if current is None or current.etag != etag:
             if current is not None and is_ours(current):
                 ours = current.data == data
                 return Landed(current.etag, None if ours else current)
-            return Overtaken(current, answered=refused and doubts == 1)
+            return Overtaken(current, answered=isinstance(answer, Conflict) and doubts == 1)
         if not await patience.pause():
-            raise Unknown(f"{path}: a conditional put may still land: {failure}", path=path)
+            raise Unknown(f"{path}: a conditional put may still land: {answer}", path=path)
+
+
+async def _attempt(
+    put: Callable[[], Awaitable[str]], patience: Patience, in_doubt: bool
+) -> str | StratalogError:
+    """The etag of a put, or the failure after which what is stored must tell.
+
+    An attempt that did not land is made again, or raises. If an earlier one may have landed
+    (``in_doubt``), even that is no answer.
+    """
+    while True:
+        try:
+            return await put()
+        except (Conflict, Exists, Unknown) as error:
+            return error
+        except (Unavailable, Denied, Invalid) as error:
+            if in_doubt:
+                return error
+            if not isinstance(error, Unavailable) or not await patience.pause():
+                raise
 
 
 async def _read_back(store: Store, path: str, patience: Patience) -> Blob | None:
@@ -154,12 +164,7 @@ async def put_once(
     ``new_path`` gives a fresh name on every call. The same bytes are sent again under the same
     name; should other bytes sit there, the name is given up for good.
     """
-    path = new_path()
-    try:
-        await store.put_if_absent(path, data)
-    except (Exists, Unknown, Unavailable) as error:
-        return await _settle_put(store, path, new_path, data, patience, error)
-    return path
+    return await _put_until_there(store, new_path(), new_path, data, patience)
 
 
 async def put_made_once(
@@ -195,31 +200,32 @@ async def put_made_once(
             raise
         except (Exists, Unknown, Unavailable) as error:
             if made:
-                return await _settle_put(store, path, new_path, made[0], patience, error)
+                return await _put_until_there(store, path, new_path, made[0], patience, error)
             if not isinstance(error, Unavailable) or not await patience.pause():
                 raise
 
 
-async def _settle_put(
+async def _put_until_there(
     store: Store,
     path: str,
     new_path: Callable[[], str],
     data: bytes,
     patience: Patience,
-    failure: StratalogError,
+    failure: StratalogError | None = None,
 ) -> str:
-    """After a put that failed: is it there? If not, again."""
+    """Put it. After a put that failed: is it there? If not, again."""
     while True:
-        try:
-            if (await store.get(path)).data == data:
-                return path
-            path = new_path()
-        except NotFound:
-            pass
-        except Unavailable as error:
-            failure = error
-        if not await patience.pause():
-            raise Unavailable(f"{path}: could not be stored in time: {failure}", path=path)
+        if failure is not None:
+            try:
+                if (await store.get(path)).data == data:
+                    return path
+                path = new_path()
+            except NotFound:
+                pass
+            except Unavailable as error:
+                failure = error
+            if not await patience.pause():
+                raise Unavailable(f"{path}: could not be stored in time: {failure}", path=path)
         try:
             await store.put_if_absent(path, data)
             return path
@@ -231,19 +237,10 @@ async def create(store: Store, path: str, data: bytes, patience: Patience) -> st
     """Create a mutable object; gives its etag. ``Exists`` means that somebody else's was there."""
     doubt = False
     while True:
-        failure: StratalogError
-        try:
-            return await store.put_if_absent(path, data)
-        except Exists as error:
-            failure = error
-        except Unknown as error:
-            failure, doubt = error, True
-        except (Unavailable, Denied, Invalid) as error:
-            failure = error
-            if not doubt:
-                if not isinstance(error, Unavailable) or not await patience.pause():
-                    raise
-                continue
+        answer = await _attempt(lambda: store.put_if_absent(path, data), patience, doubt)
+        if isinstance(answer, str):
+            return answer
+        doubt = doubt or isinstance(answer, Unknown)
         current = await _read_back(store, path, patience)
         if current is not None:
             if current.data == data:
@@ -252,4 +249,4 @@ async def create(store: Store, path: str, data: bytes, patience: Patience) -> st
                 raise Unknown(f"{path} exists, and may have been created by this call", path=path)
             raise Exists(f"{path} exists in {store.url}", path=path)
         if not await patience.pause():
-            raise Unknown(f"{path}: may have been created: {failure}", path=path)
+            raise Unknown(f"{path}: may have been created: {answer}", path=path)

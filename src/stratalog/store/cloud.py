@@ -107,15 +107,9 @@ class CloudStore:
     """One bucket. ``scheme`` is ``s3``, ``gs`` or ``az``; ``options`` as in ``locate``."""
 
     def __init__(
-        self,
-        scheme: str,
-        bucket: str,
-        options: Mapping[str, str] | None = None,
-        *,
-        environment: Mapping[str, str] | None = None,
+        self, scheme: str, bucket: str, options: Mapping[str, str], environment: Mapping[str, str]
     ) -> None:
-        settings = {name.lower(): value for name, value in (options or {}).items()}
-        environment = os.environ if environment is None else environment
+        settings = {name.lower(): value for name, value in options.items()}
         self._scheme = scheme
         self._bucket = bucket
         self._secrets = tuple(
@@ -370,8 +364,6 @@ def _client(
     transport: Mapping[str, object],
     retries: RetryConfig,
 ) -> Client:
-    if scheme not in _CLIENTS:
-        raise Invalid(f"no bucket has the scheme {scheme!r}", hint="Use s3, gs or az.")
     conditions = {"conditional_put": "etag"} if scheme == "s3" else {}
     return _CLIENTS[scheme](
         bucket,

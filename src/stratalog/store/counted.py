@@ -9,11 +9,10 @@ client library repeats by itself is not seen here. Counting costs an addition fo
 writers and readers always do it.
 """
 
-from __future__ import annotations
-
+import operator
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import astuple, dataclass
+from typing import Self, TypeVar
 
 from stratalog.runtime import Runtime
 from stratalog.store.in_place import create_made, get_then
@@ -35,18 +34,8 @@ class Usage:
     bytes_written: int = 0
     bytes_read: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.class_a_requests + other.class_a_requests,
-            self.class_b_requests + other.class_b_requests,
-            self.free_requests + other.free_requests,
-            self.bytes_written + other.bytes_written,
-            self.bytes_read + other.bytes_read,
-        )
-
-    def copy(self) -> Usage:
-        """As it is now."""
-        return replace(self)
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(operator.add, astuple(self), astuple(other)))
 
 
 class CountedStore:
@@ -56,9 +45,9 @@ class CountedStore:
         self.inner = store
         self.usage = Usage() if usage is None else usage
 
-    def around(self, store: Store) -> CountedStore:
+    def around(self, store: Store) -> Self:
         """Another store, counted together with this one."""
-        return CountedStore(store, self.usage)
+        return type(self)(store, self.usage)
 
     @property
     def url(self) -> str:

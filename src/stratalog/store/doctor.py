@@ -5,8 +5,6 @@ each promise whether it held, with evidence, and what it would mean for a log if
 measures what the store can do. Everything is written below ``doctor/`` and removed afterwards.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -78,6 +76,20 @@ class _Broken(Exception):
     """A promise did not hold; the text is the evidence."""
 
 
+Attempt = Callable[..., Awaitable[str]]
+
+_PROMISES: list[tuple[str, Attempt, str]] = []
+"""What is tried, in this order: a name, how, and what it means for a log if it does not hold."""
+
+
+def _promise(name: str, what_it_means: str) -> Callable[[Attempt], Attempt]:
+    def noted(attempt: Attempt) -> Attempt:
+        _PROMISES.append((name, attempt, what_it_means))
+        return attempt
+
+    return noted
+
+
 @dataclass(slots=True)
 class _Examination:
     """What the checks share. Each check has names of its own."""
@@ -94,6 +106,7 @@ class _Examination:
     def deadline(self) -> float:
         return asyncio.get_running_loop().time() + CHECK_S_MAX
 
+    @_promise("create-race", "Two writers could both believe that they created the log.")
     async def one_creator_wins(self) -> str:
         deadline, made = self.deadline(), 0
         while made < self.rounds and asyncio.get_running_loop().time() < deadline:
@@ -119,6 +132,7 @@ class _Examination:
             return False
         return True
 
+    @_promise("lost-update", "Acknowledged records would disappear when two writers meet.")
     async def no_update_is_lost(self) -> str:
         path, deadline = "counter", self.deadline()
         await self.store.put_if_absent(path, _encode({"write_id": self.runtime.new_id()}))
@@ -155,6 +169,9 @@ class _Examination:
             unsettled, done = None, done + 1
         return done
 
+    @_promise(
+        "stale-match", "A writer that was overtaken would overwrite the records of its successor."
+    )
     async def a_stale_match_is_refused(self) -> str:
         stale = await self.store.put_if_absent("stale", self.content())
         data = self.content()
@@ -166,6 +183,7 @@ class _Examination:
             raise _Broken("a put with an old etag was refused, and changed the object")
         return "a put with an old etag was refused and changed nothing"
 
+    @_promise("match-missing", "A late write could bring a destroyed log back to life.")
     async def a_match_on_nothing_is_refused(self) -> str:
         etag = await self.store.put_if_absent("match/there", self.content())
         with contextlib.suppress(Conflict):
@@ -176,6 +194,9 @@ class _Examination:
             raise _Broken("a refused put created the object")
         return "a put with an etag did not create a missing object"
 
+    @_promise(
+        "read-after-write", "A reader could miss records that were acknowledged before it asked."
+    )
     async def a_read_sees_the_last_write(self) -> str:
         etag = await self.store.put_if_absent("read", self.content())
         for _ in range(self.rounds):
@@ -185,6 +206,7 @@ class _Examination:
                 raise _Broken("a read after a write gave older bytes")
         return f"{self.rounds} reads after writes, all of them current"
 
+    @_promise("list-after-put", "Collection could miss a cursor and delete what it protects.")
     async def a_listing_sees_the_last_write(self) -> str:
         for index in range(self.rounds):
             path = f"list/{index:04}"
@@ -193,6 +215,7 @@ class _Examination:
                 raise _Broken("an object was not in the listing right after it was put")
         return f"{self.rounds} objects were listed right after they were put"
 
+    @_promise("list-order", "Listings that resume in the middle would miss objects.")
     async def a_listing_is_in_order(self) -> str:
         paths = ["order/a/x", "order/a-b", "order/a.b", "order/a0", "order/B", "order/a/b/c"]
         for path in paths:
@@ -205,6 +228,7 @@ class _Examination:
             raise _Broken(f"listed after order/a.b: {', '.join(rest)}")
         return "paths came in byte order, also from the middle"
 
+    @_promise("delete", "Space would not be given back.")
     async def a_deleted_object_is_gone(self) -> str:
         await self.store.put_if_absent("delete/x", self.content())
         await self.store.delete_many(["delete/x", "delete/never-there"])
@@ -215,6 +239,7 @@ class _Examination:
             raise _Broken("an object was listed after it was deleted")
         return "an object was gone once deleted, and deleting a missing one was no error"
 
+    @_promise("range", "Reading parts of objects would give wrong bytes.")
     async def a_range_is_exact(self) -> str:
         data = bytes(index % 251 for index in range(SMALL_BYTES))
         await self.store.put_if_absent("range", data)
@@ -223,6 +248,7 @@ class _Examination:
                 raise _Broken(f"bytes {start}+{length} were not those that were written")
         return "parts of an object were read exactly"
 
+    @_promise("etag", "A writer could not replace the version that it has read.")
     async def an_etag_is_the_same_everywhere(self) -> str:
         put = await self.store.put_if_absent("etag", self.content())
         put = await self.store.put_if_match("etag", self.content(), put)
@@ -232,6 +258,7 @@ class _Examination:
             raise _Broken(f"put answered {put}, get {got}, head {head}")
         return "put, get and head gave one etag"
 
+    @_promise("large-object", "Fragments would come back damaged.")
     async def a_large_object_is_whole(self) -> str:
         data = self.content() * (LARGE_BYTES // 32)
         await self.store.put_if_absent("large", data)
@@ -268,66 +295,6 @@ class _Examination:
         return Measurement("conditional puts on one name", done / elapsed_s, "1/s", done)
 
 
-# Name, how it is tried, and what it means for a log if it does not hold.
-_CHECKS: tuple[tuple[str, Callable[[_Examination], Awaitable[str]], str], ...] = (
-    (
-        "create-race",
-        _Examination.one_creator_wins,
-        "Two writers could both believe that they created the log.",
-    ),
-    (
-        "lost-update",
-        _Examination.no_update_is_lost,
-        "Acknowledged records would disappear when two writers meet.",
-    ),
-    (
-        "stale-match",
-        _Examination.a_stale_match_is_refused,
-        "A writer that was overtaken would overwrite the records of its successor.",
-    ),
-    (
-        "match-missing",
-        _Examination.a_match_on_nothing_is_refused,
-        "A late write could bring a destroyed log back to life.",
-    ),
-    (
-        "read-after-write",
-        _Examination.a_read_sees_the_last_write,
-        "A reader could miss records that were acknowledged before it asked.",
-    ),
-    (
-        "list-after-put",
-        _Examination.a_listing_sees_the_last_write,
-        "Collection could miss a cursor and delete what it protects.",
-    ),
-    (
-        "list-order",
-        _Examination.a_listing_is_in_order,
-        "Listings that resume in the middle would miss objects.",
-    ),
-    (
-        "delete",
-        _Examination.a_deleted_object_is_gone,
-        "Space would not be given back.",
-    ),
-    (
-        "range",
-        _Examination.a_range_is_exact,
-        "Reading parts of objects would give wrong bytes.",
-    ),
-    (
-        "etag",
-        _Examination.an_etag_is_the_same_everywhere,
-        "A writer could not replace the version that it has read.",
-    ),
-    (
-        "large-object",
-        _Examination.a_large_object_is_whole,
-        "Fragments would come back damaged.",
-    ),
-)
-
-
 async def examine(
     store: Store,
     *,
@@ -342,21 +309,19 @@ async def examine(
     """
     private = PrefixedStore(store, f"doctor/{runtime.new_id()}")
     examination = _Examination(private, runtime, writers, rounds)
-    steps = len(_CHECKS) + 1
+    steps = len(_PROMISES) + 1
     checks: list[Check] = []
     measurements: tuple[Measurement, ...] = ()
+    tell = progress or (lambda _name, _done, _of: None)
     try:
-        for done, (name, attempt, meaning) in enumerate(_CHECKS):
-            if progress is not None:
-                progress(name, done, steps)
+        for done, (name, attempt, meaning) in enumerate(_PROMISES):
+            tell(name, done, steps)
             status, detail = await _outcome(attempt(examination))
             checks.append(Check(name, status, detail, meaning))
-        if progress is not None:
-            progress("measure", steps - 1, steps)
+        tell("measure", steps - 1, steps)
         with contextlib.suppress(StratalogError):
             measurements = await examination.measure()
-        if progress is not None:
-            progress("done", steps, steps)
+        tell("done", steps, steps)
     finally:
         with contextlib.suppress(Denied, Unavailable):
             await private.delete_many([row.path async for row in private.list()])

@@ -33,10 +33,8 @@ The races, and what settles each:
     deleted by others. What replaces it is another version, with a write id of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -45,7 +43,7 @@ from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound, Strat
 from stratalog.invariants import invariant
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
-from stratalog.store.cas import Landed, Patience, create, swap
+from stratalog.store.cas import Landed, Patience, Superseded, create, swap
 from stratalog.store.protocol import Blob, Store
 
 READS_AT_ONCE = 32
@@ -75,56 +73,33 @@ class Version(Generic[V]):
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded(Generic[V]):
-    """A version could not be put, because the one that it was to replace is gone.
-
-    ``answered`` means that the store refused the only attempt. Otherwise an answer was lost, and
-    the version may have been there for a while.
-    """
-
-    current: Version[V] | None
-    answered: bool
-
-
 def _never(_value: object) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
 class Document(Generic[V]):
     """One document. ``label`` names it in messages: "cursor 'a'"."""
 
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        decode: Decode[V],
-        *,
-        label: str,
-        runtime: Runtime,
-        timeout_s: float,
-        is_tombstone: Callable[[V], bool] = _never,
-        hint_if_missing: str | None = None,
-        hint_if_changed: str | None = RELOAD,
-    ) -> None:
-        self.path = path
-        self._store = store
-        self._decode = decode
-        self._label = label
-        self._runtime = runtime
-        self._timeout_s = timeout_s
-        self._is_tombstone = is_tombstone
-        self._hint_if_missing = hint_if_missing
-        self._hint_if_changed = hint_if_changed
+    store: Store
+    path: str
+    decode: Decode[V]
+    _: KW_ONLY
+    label: str
+    runtime: Runtime
+    timeout_s: float
+    is_tombstone: Callable[[V], bool] = _never
+    hint_if_missing: str | None = None
+    hint_if_changed: str | None = RELOAD
 
     async def read(self) -> Version[V] | None:
         """The newest version, which may be a tombstone. None if there never was one."""
-        return await read_version(self._store, self.path, self._decode)
+        return await read_version(self.store, self.path, self.decode)
 
     async def load(self) -> Version[V]:
         """The newest version. ``NotFound`` if there is none, or only a tombstone."""
         found = await self.read()
-        if found is None or self._is_tombstone(found.value):
+        if found is None or self.is_tombstone(found.value):
             raise self.missing()
         return found
 
@@ -139,7 +114,7 @@ class Document(Generic[V]):
         found = await self.read()
         if found is None:
             raise self.missing()
-        if not self._is_tombstone(found.value):
+        if not self.is_tombstone(found.value):
             raise self.taken()
         return await self.put(found, make(found.value))
 
@@ -156,7 +131,7 @@ class Document(Generic[V]):
         if isinstance(settled, Version):
             return settled
         if not settled.answered:
-            raise Unknown(f"the {self._label} was changed by others meanwhile", path=self.path)
+            raise Unknown(f"the {self.label} was changed by others meanwhile", path=self.path)
         raise self.changed()
 
     async def try_put(
@@ -166,22 +141,22 @@ class Document(Generic[V]):
         *,
         is_ours: Callable[[V], bool] = _never,
         patience: Patience | None = None,
-    ) -> Version[V] | Superseded[V]:
+    ) -> Version[V] | Superseded[Version[V]]:
         """The same, telling what is there now in place of raising."""
-        patience = patience or Patience(self._runtime, self._timeout_s)
+        patience = patience or Patience(self.runtime, self.timeout_s)
         fresh = self._fresh(value, before)
         data = fresh.to_json()
         if before is None:
             try:
-                return Version(fresh, await create(self._store, self.path, data, patience))
+                return Version(fresh, await create(self.store, self.path, data, patience))
             except Exists:
                 return Superseded(None, answered=True)
 
         def wrote(blob: Blob) -> bool:
-            found = self._decode(blob.data, self.path)
+            found = self.decode(blob.data, self.path)
             return found.write_id == fresh.write_id or is_ours(found)
 
-        settled = await swap(self._store, self.path, data, before.etag, wrote, patience)
+        settled = await swap(self.store, self.path, data, before.etag, wrote, patience)
         if isinstance(settled, Landed):
             newer = settled.newer
             return Version(fresh, settled.etag) if newer is None else self._version(newer)
@@ -214,26 +189,26 @@ class Document(Generic[V]):
             current = settled.current
 
     def missing(self) -> NotFound:
-        return NotFound(f"there is no {self._label}", path=self.path, hint=self._hint_if_missing)
+        return NotFound(f"there is no {self.label}", path=self.path, hint=self.hint_if_missing)
 
     def taken(self) -> Exists:
-        return Exists(f"there is already a {self._label}", path=self.path)
+        return Exists(f"there is already a {self.label}", path=self.path)
 
     def changed(self) -> Conflict:
         return Conflict(
-            f"the {self._label} was changed since it was loaded",
+            f"the {self.label} was changed since it was loaded",
             path=self.path,
-            hint=self._hint_if_changed,
+            hint=self.hint_if_changed,
         )
 
     def _version(self, blob: Blob) -> Version[V]:
-        return Version(self._decode(blob.data, self.path), blob.etag)
+        return Version(self.decode(blob.data, self.path), blob.etag)
 
     def _fresh(self, value: V, before: Version[V] | None) -> V:
         """The value as a version of its own."""
         write_id = before.value.write_id if before is not None else None
         if not value.write_id or value.write_id == write_id:
-            value = msgspec.structs.replace(cast(Any, value), write_id=self._runtime.new_id())
+            value = msgspec.structs.replace(cast(Any, value), write_id=self.runtime.new_id())
         invariant(value.write_id != write_id, "every version of a document has a fresh write id")
         return value
 

@@ -5,8 +5,6 @@ the bytes travel from core to core, their memory cannot be reused at once, and b
 the event loop, which may be busy with a thousand callers. Together that takes longer than the work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
@@ -16,11 +14,15 @@ from stratalog.store.protocol import Store
 T = TypeVar("T")
 
 
-class ReadsInPlace(Protocol):
-    """A store that can read and use at once."""
+class InPlace(Protocol):
+    """What a store may offer beside the contract; each of the two on its own."""
 
     async def get_then(self, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
         """What ``work`` makes of an object's bytes, away from the event loop."""
+        ...
+
+    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
+        """``put_if_absent`` of what ``make`` gives, and no etag."""
         ...
 
 
@@ -36,22 +38,14 @@ def _has_its_own(store: Store, in_place: str, plain: str) -> bool:
 async def get_then(store: Store, path: str, work: Callable[[bytes], T], runtime: Runtime) -> T:
     """What ``work`` makes of an object's bytes, with as few trips as the store allows."""
     if _has_its_own(store, "get_then", "get"):
-        return await cast(ReadsInPlace, store).get_then(path, work, runtime)
+        return await cast(InPlace, store).get_then(path, work, runtime)
     data = (await store.get(path)).data
     return await runtime.compute(lambda: work(data))
-
-
-class WritesInPlace(Protocol):
-    """A store that can make and write at once."""
-
-    async def create_made(self, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
-        """``put_if_absent`` of what ``make`` gives, and no etag."""
-        ...
 
 
 async def create_made(store: Store, path: str, make: Callable[[], bytes], runtime: Runtime) -> None:
     """Create an object of what ``make`` gives, with as few trips as the store allows."""
     if _has_its_own(store, "create_made", "put_if_absent"):
-        await cast(WritesInPlace, store).create_made(path, make, runtime)
+        await cast(InPlace, store).create_made(path, make, runtime)
         return
     await store.put_if_absent(path, await runtime.compute(make))

@@ -5,8 +5,6 @@ Some walk directories, and so put ``a/b`` before ``a-b``: they compare part by p
 character below the slash is involved, the two orders are the same.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator
 

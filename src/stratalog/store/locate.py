@@ -13,6 +13,10 @@ that are no secrets: ``s3://bucket/logs?endpoint=http://127.0.0.1:8333&region=eu
 
 All stores of one bucket with the same settings share one client, so thousands of logs cost one
 pool of connections.
+
+A log that was forked reads objects of the log that it came from. Credentials and endpoints are not
+stored with it, so ``sibling`` opens the other place through the client that is open already. A URL
+that carries options asks for a client with these, so it is opened as it is.
 """
 
 from __future__ import annotations
@@ -21,20 +25,16 @@ import functools
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from stratalog.errors import Invalid
+from stratalog.store.counted import CountedStore
 from stratalog.store.directory import DirectoryStore
 from stratalog.store.memory import MemoryStore
+from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Store
 from stratalog.store.redaction import redact
-
-if TYPE_CHECKING:
-    from stratalog.store.cloud import CloudStore
-
-__all__ = ["StoreLike", "open_store", "redact"]
 
 StoreLike = str | os.PathLike[str] | Store
 
@@ -90,6 +90,26 @@ def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -
         f"no store has the scheme {scheme!r}: {redact(location)}",
         hint=f"Use a path or one of {', '.join(f'{known}://' for known in SCHEMES)}.",
     )
+
+
+def sibling(store: Store, url: str) -> Store:
+    """The store at ``url``, through the client of ``store`` if that leads there."""
+    if isinstance(store, PatientStore | CountedStore):
+        return store.around(sibling(store.inner, url))
+    if isinstance(store, PrefixedStore):
+        top = store.inner.url.rstrip("/") + "/"
+        place, options = _without_options(url)
+        if place.startswith(top) and not options:
+            return _under(store.inner, place.removeprefix(top))
+    return open_store(url)
+
+
+def _without_options(url: str) -> tuple[str, str]:
+    """A URL without its options, and those. Elsewhere than in a bucket a name may have a ``?``."""
+    if url.partition("://")[0].lower() not in CLOUD_SCHEMES:
+        return url, ""
+    place, _, options = url.partition("?")
+    return place, options
 
 
 def _refuse_misspelt_url(target: object, path: str) -> None:
@@ -165,11 +185,11 @@ def _shared_client(
     bucket: str,
     options: tuple[tuple[str, str], ...],
     environment: tuple[tuple[str, str], ...],
-) -> CloudStore:
+) -> Store:
     """One client for everything that would configure it in the same way."""
     from stratalog.store.cloud import CloudStore
 
-    return CloudStore(scheme, bucket, dict(options), environment=dict(environment))
+    return CloudStore(scheme, bucket, dict(options), dict(environment))
 
 
 def _under(store: Store, prefix: str) -> Store:

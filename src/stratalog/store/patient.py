@@ -4,10 +4,8 @@ Reads are idempotent, so a reader need not fail because a store did not answer f
 and deletions pass through untouched: their caller settles what became of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from stratalog.errors import Unavailable
 from stratalog.runtime import Runtime
@@ -26,9 +24,9 @@ class PatientStore:
         self._runtime = runtime
         self._timeout_s = timeout_s
 
-    def around(self, store: Store) -> PatientStore:
+    def around(self, store: Store) -> Self:
         """Another store, with the same patience."""
-        return PatientStore(store, self._runtime, self._timeout_s)
+        return type(self)(store, self._runtime, self._timeout_s)
 
     @property
     def url(self) -> str:

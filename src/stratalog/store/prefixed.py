@@ -3,8 +3,6 @@
 Errors name the whole path in the store below, since that is what a person can look for.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar

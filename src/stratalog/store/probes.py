@@ -11,8 +11,6 @@ refusal although nothing has changed (S3's 409) is allowed now and then: a store
 if it does so every time.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -30,7 +28,6 @@ from stratalog.errors import (
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Patience
 from stratalog.store.counted import CountedStore
-from stratalog.store.metered import MeteredStore
 from stratalog.store.patient import PatientStore
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Blob, Store
@@ -146,6 +143,6 @@ def _broken(store: Store, promise: str) -> Invalid:
 
 def _whole(store: Store) -> Store:
     """A promise is the bucket's, not that of one prefix in it."""
-    while isinstance(store, PrefixedStore | MeteredStore | CountedStore | PatientStore):
+    while isinstance(store, PrefixedStore | CountedStore | PatientStore):
         store = store.inner
     return store

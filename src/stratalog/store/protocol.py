@@ -30,8 +30,6 @@ Paths are relative, with ``/`` between parts; a part is neither empty nor ``.`` 
 does not start with a dot.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """Keep secrets out of messages: what a client library says passes here before a person sees it."""
 
-from __future__ import annotations
-
 import re
 
 HIDDEN = "***"

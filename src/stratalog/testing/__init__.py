@@ -11,8 +11,6 @@ The conformance classes need pytest (``pip install 'stratalog[testing]'``) and a
 they are first asked for.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 

@@ -5,8 +5,6 @@ fix such a distribution. ``S3_PUT`` and ``S3_GET`` are the delays with which thi
 benchmarks stand in for S3.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence

@@ -24,14 +24,13 @@ so that a test can count the operations of a run and then crash another run at e
 It works on any event loop: under ``SimulatedLoop`` its delays are virtual, elsewhere real.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 from random import Random
-from typing import Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import Generic, Literal, NamedTuple, Self, TypeVar, get_args
 
 from stratalog.errors import Conflict, Exists, StratalogError, Unavailable, Unknown
 from stratalog.store import Blob, Head, Listed, Store
@@ -97,19 +96,14 @@ class Faults:
                     raise ValueError(f"{each.name} is not a range: {value}")
             elif not 0.0 <= value <= 1.0:
                 raise ValueError(f"{each.name} is not a probability: {value}")
-        thresholds: list[tuple[float, Fault]] = []
-        total = 0.0
-        for fault in PUT_FAULTS:
-            probability: float = getattr(self, fault)
-            if probability:
-                total += probability
-                thresholds.append((total, fault))
-        if total > 1.0:
-            raise ValueError(f"the faults of a put have a probability of {total} together")
-        object.__setattr__(self, "thresholds", tuple(thresholds))
+        on = [fault for fault in PUT_FAULTS if getattr(self, fault)]
+        totals: list[float] = [*accumulate(getattr(self, fault) for fault in on)]
+        if totals and totals[-1] > 1.0:
+            raise ValueError(f"the faults of a put have a probability of {totals[-1]} together")
+        object.__setattr__(self, "thresholds", tuple(zip(totals, on, strict=True)))
 
     @classmethod
-    def swarm(cls, random: Random) -> Faults:
+    def swarm(cls, random: Random) -> Self:
         """A mixture of its own for each seed, with about half of the kinds off."""
 
         def some(most: float) -> float:
@@ -233,16 +227,13 @@ class FaultyStore:
         call = await self._send(name, path)
         await asyncio.sleep(self._travel_s(self.faults.request_s))
         self._stop_if_dead()
-        error: StratalogError | None = None
-        result: T | None = None
-        try:
+
+        async def carry_out() -> T:
             if self._random.random() < self.faults.read_error:
                 raise Unavailable(f"{name} of {path} failed on purpose", path=path)
-            result = await effect()
-        except StratalogError as failure:
-            error = failure
-        await self._hear(call, error)
-        return result  # type: ignore[return-value]
+            return await effect()
+
+        return await self._answer(call, carry_out())
 
     async def _write(self, write: _Write[T]) -> T:
         call = await self._send(write.name, write.path)
@@ -254,14 +245,7 @@ class FaultyStore:
             if self._random.random() < self.faults.abandoned_lands:
                 self._land_later(call, write.effect)
             raise
-        error: StratalogError | None = None
-        result: T | None = None
-        try:
-            result = await self._carry_out(call, write, fault)
-        except StratalogError as failure:
-            error = failure
-        await self._hear(call, error, fault)
-        return result  # type: ignore[return-value]
+        return await self._answer(call, self._carry_out(call, write, fault), fault)
 
     async def _carry_out(self, call: StoreCall, write: _Write[T], fault: Fault | None) -> T:
         answer = write.lost
@@ -296,11 +280,17 @@ class FaultyStore:
         self._stop_if_dead()
         return call
 
-    async def _hear(
-        self, call: StoreCall, error: StratalogError | None, fault: Fault | None = None
-    ) -> None:
+    async def _answer(self, call: StoreCall, work: Awaitable[T], fault: Fault | None = None) -> T:
+        try:
+            result = await work
+        except StratalogError as error:
+            await self._hear(call, error.kind, fault)
+            raise
+        await self._hear(call, "ok", fault)
+        return result
+
+    async def _hear(self, call: StoreCall, outcome: str, fault: Fault | None) -> None:
         """The answer reaches the process, if that is still alive and when it is not paused."""
-        outcome = "ok" if error is None else error.kind
         cause = f" ({fault})" if fault is not None else ""
         self._say(f"#{call.number} {call.name} {call.path} {outcome}{cause}")
         if call.number == self._crash_number:
@@ -312,8 +302,6 @@ class FaultyStore:
             if self._resume_at:
                 await self._wait_while_paused()
         self._stop_if_dead()
-        if error is not None:
-            raise error
 
     async def _wait_while_paused(self) -> None:
         loop = asyncio.get_running_loop()

@@ -9,11 +9,11 @@ numbers in brackets are those of the behaviours that this project promises. ``ap
 ``alternations`` say how hard the races are; lower them for a store that is slow.
 """
 
-from __future__ import annotations
-
 from stratalog.testing.reading_conformance import ReadingConformance
 from stratalog.testing.writing_conformance import WritingConformance
 
 
 class LogConformance(WritingConformance, ReadingConformance):
     """Inherit, and say how to make a store."""
+
+    _timeout_s = 120.0

@@ -5,14 +5,13 @@ files that have a name or are open. A rename is for files, and stays in its fold
 is a defect of the caller, and stops the test.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
 import sys
 from collections.abc import Iterator
 from random import Random
+from typing import Self
 
 from stratalog.invariants import invariant
 from stratalog.testing.disk_state import Folder, Inode, Luck, Node
@@ -26,11 +25,11 @@ class MemoryDisk:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = sum(len(inode.current) for _, inode in self.walk())
 
-    def after_power_loss(self, random: Random) -> MemoryDisk:
-        return MemoryDisk(self.root.survivor(Luck(random)), self.capacity_bytes)
+    def after_power_loss(self, random: Random) -> Self:
+        return type(self)(self.root.survivor(Luck(random)), self.capacity_bytes)
 
-    def after_kill(self) -> MemoryDisk:
-        return MemoryDisk(self.root.copy({}), self.capacity_bytes)
+    def after_kill(self) -> Self:
+        return type(self)(self.root.copy({}), self.capacity_bytes)
 
     def walk(self) -> Iterator[tuple[str, Inode]]:
         """Every file, with its path."""

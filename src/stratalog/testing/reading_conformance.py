@@ -1,7 +1,5 @@
 """What readers and cursors must do on every store: behaviours 11 to 15, as seen from outside."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 
@@ -10,21 +8,21 @@ import pytest
 import stratalog as sl
 from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound
 from stratalog.store import Store
-from stratalog.testing.log_scenarios import (
+from stratalog.testing.scenarios import (
     SMALL_TREE,
-    LogScenarios,
+    Scenarios,
     overwrite,
     read_all,
     rows_of,
+    scenario,
     write_fragments,
 )
-from stratalog.testing.scenarios import scenario
 
 BEFORE_A_FLIP = {"log": b"0/", "snapshot": b'"setsum":"'}
 """What stands before the byte that is flipped: within a body, and within a sum."""
 
 
-class ReadingConformance(LogScenarios):
+class ReadingConformance(Scenarios):
     """Scanning, seeking, following, damage, and cursors."""
 
     @scenario

@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from random import Random
 from typing import Any, Literal, TypeVar
 
 from stratalog.runtime import Runtime
-from stratalog.store import Store
+from stratalog.store import Store, content_etag
 from stratalog.testing.faults import Faults, FaultyStore
 from stratalog.testing.loop import (
     PROCESS,
@@ -63,7 +62,7 @@ class Trace:
 
     def digest(self) -> str:
         """Equal for equal traces."""
-        return hashlib.blake2b("\n".join(self.lines).encode(), digest_size=16).hexdigest()
+        return content_etag("\n".join(self.lines).encode())
 
 
 class SimulatedRuntime(Runtime):

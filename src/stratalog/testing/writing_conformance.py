@@ -1,7 +1,5 @@
 """What a writer must do on every store: behaviours 1, 2, 3, 5, 7 and 9, as seen from outside."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -10,20 +8,22 @@ import stratalog as sl
 from stratalog.errors import Closed, Conflict, Exists, Fenced, Invalid, NotFound
 from stratalog.store import Store
 from stratalog.testing.history import Append, History, check_appends
-from stratalog.testing.log_scenarios import (
+from stratalog.testing.scenarios import (
     SMALL_TREE,
-    LogScenarios,
+    Scenarios,
     SteppingRuntime,
     append,
     read,
     read_all,
+    scenario,
 )
-from stratalog.testing.scenarios import scenario
 
 
-class WritingConformance(LogScenarios):
-    """Opening, creating, appending. ``alternations`` is how often two writers take turns."""
+class WritingConformance(Scenarios):
+    """Opening, creating, appending. ``appenders`` says how hard the races are, ``alternations`` how
+    often two writers take turns."""
 
+    appenders = 16
     alternations = 250
 
     @scenario

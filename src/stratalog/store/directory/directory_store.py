@@ -26,9 +26,6 @@ not objects. One limit that buckets do not have: a name cannot be an object and 
 other objects' paths at once.
 """
 
-from __future__ import annotations
-
-import asyncio
 import contextlib
 import errno
 import itertools
@@ -50,23 +47,9 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.runtime import (
-    CPU_THREADS_MAX,
-    DEFAULT_RUNTIME,
-    Runtime,
-    cpu_turn,
-    run_blocking,
-    thread_pool,
-)
-from stratalog.store.directory.durable import (
-    locked,
-    make_missing,
-    open_durable,
-    opened,
-    sync,
-    sync_nearest,
-)
-from stratalog.store.directory.mounts import UnsafeFileSystemWarning, warn_if_unsafe
+from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, cpu_turn, run_blocking
+from stratalog.store.directory.durable import locked, opened, opened_durable, sync, sync_nearest
+from stratalog.store.directory.mounts import warn_if_unsafe
 from stratalog.store.directory.staged_file import (
     STAGED_DIRECTORY,
     StagedFiles,
@@ -78,8 +61,6 @@ from stratalog.store.listing import can_match
 from stratalog.store.protocol import Blob, Head, Listed, check_path, content_etag
 
 T = TypeVar("T")
-
-__all__ = ["DirectoryStore", "UnsafeFileSystemWarning"]
 
 ATTEMPTS_MAX = 1000
 LIST_ROWS_PER_HOP = 1000
@@ -122,9 +103,7 @@ class DirectoryStore:
         """On as many threads as there are cores, and not on those for computing: work there would
         have to wait for the disk."""
         check_path(path)
-        threads = thread_pool("read", CPU_THREADS_MAX)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, lambda: work(self._read(path)))
+        return await run_blocking(lambda: work(self._read(path)), "read", CPU_THREADS_MAX)
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         check_path(path)
@@ -141,12 +120,7 @@ class DirectoryStore:
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
         check_path(path)
-
-        def work() -> str:
-            self._retried(path, lambda: self._create(path, data))
-            return content_etag(data)
-
-        return await run_blocking(work)
+        return await run_blocking(lambda: self._retried(path, lambda: self._create(path, data)))
 
     async def create_made(self, path: str, make: Callable[[], bytes], _runtime: Runtime) -> None:
         check_path(path)
@@ -160,12 +134,9 @@ class DirectoryStore:
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         check_path(path)
-
-        def work() -> str:
-            self._retried(path, lambda: self._replace(path, data, etag))
-            return content_etag(data)
-
-        return await run_blocking(work)
+        return await run_blocking(
+            lambda: self._retried(path, lambda: self._replace(path, data, etag))
+        )
 
     async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
         rows = self._walk(prefix, after)
@@ -241,7 +212,7 @@ class DirectoryStore:
 
     # Writing
 
-    def _retried(self, path: str, attempt: Callable[[], None]) -> None:
+    def _retried(self, path: str, attempt: Callable[[], T]) -> T:
         """Try until no directory and no staged file vanished on the way."""
         try:
             self._staged.sweep_once()
@@ -252,11 +223,10 @@ class DirectoryStore:
             raise self._refusal(error, path) from error
         raise Unavailable(f"directories on the way to {path} keep disappearing", path=path)
 
-    def _create(self, path: str, data: bytes) -> None:
+    def _create(self, path: str, data: bytes) -> str:
         directory, name = self._place(path)
-        self._make_missing(directory)
-        with self._staged.staged(data) as staged:
-            fd = open_durable(directory, self._root)
+        self._staged.make_missing(directory)
+        with self._staged.staged(data) as staged, opened_durable(directory, self._root) as fd:
             try:
                 with locked(fd, exclusive=True):
                     self._publish(path, fd, staged, lambda: os.link(staged, name, dst_dir_fd=fd))
@@ -264,10 +234,9 @@ class DirectoryStore:
                 if os.path.isdir(os.path.join(directory, name)):
                     raise Invalid(f"{path} is the beginning of other paths", path=path) from None
                 raise Exists(f"{path} exists in {self.url}", path=path) from None
-            finally:
-                os.close(fd)
+        return content_etag(data)
 
-    def _replace(self, path: str, data: bytes, etag: str) -> None:
+    def _replace(self, path: str, data: bytes, etag: str) -> str:
         directory, name = self._place(path)
         if not os.path.isdir(directory):
             raise self._conflict(path, etag, None)
@@ -280,6 +249,7 @@ class DirectoryStore:
             if found != etag:
                 raise self._conflict(path, etag, found)
             self._publish(path, fd, staged, lambda: link_over(staged, name, fd))
+        return content_etag(data)
 
     def _publish(self, path: str, directory_fd: int, staged: str, step: Callable[[], None]) -> None:
         """Give staged bytes their second name, durably, and then take the first away.
@@ -298,13 +268,6 @@ class DirectoryStore:
                 ) from error
             raise
         discard(staged)
-
-    def _make_missing(self, directory: str) -> None:
-        try:
-            make_missing(directory, self._root)
-        except FileNotFoundError:
-            self._staged.make()
-            make_missing(directory, self._root)
 
     def _etag(self, name: str, directory_fd: int) -> str | None:
         """The version that is there now, or none."""

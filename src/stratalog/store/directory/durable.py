@@ -5,12 +5,10 @@ Three promises are made here, and the store above is a short composition of them
 - What ``sync`` returned for is on the disk, not in the drive's cache.
 - A directory's lock excludes threads and processes alike, belongs to the directory itself (so two
   stores whose roots overlap share it), and goes away with its holder, however that dies.
-- A directory that ``open_durable`` returns is durable in its parent, and so are all above it,
+- A directory that ``opened_durable`` gives is durable in its parent, and so are all above it,
   even if another process made it a moment ago and was killed before it could sync. For that, a
   new directory is born with the sticky bit, which whoever has synced the parent takes away.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -38,13 +36,9 @@ def sync(fd: int) -> None:
         os.fsync(fd)
 
 
-def open_directory(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
-    fd = open_directory(path)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield fd
     finally:
@@ -82,7 +76,7 @@ def locked(fd: int, *, exclusive: bool) -> Iterator[None]:
 def make_missing(path: str, root: str) -> None:
     """Make a directory below ``root`` and its missing parents. None of them is durable yet.
 
-    Making comes before the bytes are written and ``open_durable`` after it, so that on most file
+    Making comes before the bytes are written and ``opened_durable`` after it, so that on most file
     systems the sync of the bytes has carried the new directories with it. A missing root is
     ``FileNotFoundError``: it needs more care, see ``found_root``.
     """
@@ -103,27 +97,21 @@ def _make(path: str) -> None:
             os.chmod(path, os.stat(path).st_mode | UNSETTLED)
 
 
-def open_durable(path: str, root: str) -> int:
+@contextlib.contextmanager
+def opened_durable(path: str, root: str) -> Iterator[int]:
     """Open a directory at or below ``root``; see to it that power loss cannot take it away.
 
     A directory is settled only after the one above it, so one that is settled says so for all
     above. ``FileNotFoundError`` means that it, or one above it, is gone.
     """
-    fd = open_directory(path)
-    try:
+    with opened(path) as fd:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & UNSETTLED and path != root:
-            parent_fd = open_durable(os.path.dirname(path), root)
-            try:
+            with opened_durable(os.path.dirname(path), root) as parent_fd:
                 sync(parent_fd)
-            finally:
-                os.close(parent_fd)
             with contextlib.suppress(PermissionError):
                 os.fchmod(fd, mode & ~UNSETTLED)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+        yield fd
 
 
 def found_root(root: str) -> None:

@@ -5,8 +5,6 @@ late, so two writers could both win. That cannot be detected by trying it from o
 kind of the mount is the only sign, and a warning the only thing that can be given.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import warnings

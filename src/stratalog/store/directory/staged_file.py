@@ -8,8 +8,6 @@ disk failed. Every process sees the mark, and setting it takes no permission bey
 Files of dead processes are removed by age, except such marks: they stay as long as their object.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
@@ -21,7 +19,7 @@ from stratalog.store.directory.durable import (
     UNSETTLED,
     found_root,
     make_missing,
-    open_durable,
+    opened_durable,
     write_durably,
 )
 
@@ -42,7 +40,16 @@ class StagedFiles:
     def make(self) -> None:
         found_root(self._root)
         make_missing(self._directory, self._root)
-        os.close(open_durable(self._directory, self._root))
+        with opened_durable(self._directory, self._root):
+            pass
+
+    def make_missing(self, directory: str) -> None:
+        """Make a directory of the store, and the store itself."""
+        try:
+            make_missing(directory, self._root)
+        except FileNotFoundError:
+            self.make()
+            make_missing(directory, self._root)
 
     @contextlib.contextmanager
     def staged(self, data: bytes) -> Iterator[str]:

@@ -1,14 +1,12 @@
 """What a store was asked for and how long it took: requests, bytes and latencies by operation.
 
-Measuring costs a few additions for each request. ``counted`` has what a bill is made of, without
-the clock.
+Measuring costs a few additions for each request. ``CountedStore`` has what a bill is made of,
+without the clock.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from stratalog.meter import Meter, Timing
@@ -64,7 +62,7 @@ class MeteredStore:
 
     def stats(self) -> StoreStats:
         operations = {name: meter.timing() for name, meter in self._meters.items()}
-        return StoreStats(operations, self.inner.usage.copy())
+        return StoreStats(operations, replace(self.inner.usage))
 
     async def get(self, path: str) -> Blob:
         return await self._timed("get", self.inner.get(path), lambda blob: len(blob.data))
