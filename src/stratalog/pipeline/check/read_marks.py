@@ -1,7 +1,5 @@
 """The marks of all servers of a herd, read as a roll-up does, without changing anything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import NotFound, StratalogError
@@ -53,9 +54,6 @@ from stratalog.pipeline.spark import (
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import PRIMES
 from stratalog.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 CONFIRM_AT_ONCE = 32
 WALKS_PER_SLOT = 2
@@ -216,8 +214,6 @@ def _even_shares(fragments: pa.Table, slots: int) -> list[pa.RecordBatch]:
 
 def _added_up(examined: DataFrame) -> DataFrame:
     """One row a log: the sums of its columns, each modulo its prime, and what was noted."""
-    from pyspark.sql import functions as sf
-
     return examined.groupBy("log_id").agg(
         *(
             sf.expr(f"sum({name}) % {prime}L as {name}")

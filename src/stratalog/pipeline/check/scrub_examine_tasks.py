@@ -5,8 +5,6 @@ columns, which Spark adds up, and a row of the audit says what was found. What t
 passed on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """What a scrub of a herd has found: put together from the rows that Spark has added up."""
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

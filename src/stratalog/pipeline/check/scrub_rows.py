@@ -5,8 +5,6 @@ examined    one a fragment, with its setsum in eight columns, which Spark adds u
 note        what a task reports besides numbers: pickled, in a row of its own or beside them
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ everything but the records is compared here. Spark shuffles the fragments, which
 and mixes small ones, and gives them to ``scrub_examine_tasks``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import AsyncGenerator, Iterator, Sequence

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, StratalogError
@@ -35,9 +36,6 @@ from stratalog.pipeline.jobs import (
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOOKS_MAX = 3
 

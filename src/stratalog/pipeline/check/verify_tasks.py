@@ -5,8 +5,6 @@ from behind (cursor, output, manifest), and a log in which something does not fi
 again: only what does not fit each time becomes a finding.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

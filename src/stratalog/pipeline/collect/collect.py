@@ -16,7 +16,8 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Conflict, NotFound
@@ -39,9 +40,6 @@ from stratalog.pipeline.outputs import Outputs, bytes_of, remove_dropped_outputs
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)

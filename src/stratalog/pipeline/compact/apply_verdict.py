@@ -5,8 +5,6 @@ was read (``key_state``). The manifest names the last plan that did. If that is 
 was there before, the index stays as it is, and the next run finds that it is out of date.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Trimmed
@@ -39,9 +40,6 @@ from stratalog.pipeline.read import PIN_S, Hold, Part, Place, Planned, plan_log,
 from stratalog.pipeline.spark import OnProgress, absolute_url, below, check_reachable, watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 

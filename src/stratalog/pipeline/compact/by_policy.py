@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import log_store
@@ -40,9 +41,6 @@ from stratalog.pipeline.jobs import (
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COMPACTIONS_AT_ONCE = 4
 """In one process. Each holds a few fragments in memory."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
@@ -25,9 +25,6 @@ from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 from stratalog.pipeline.read import Place, pinned_log
 from stratalog.pipeline.spark import absolute_url, check_reachable, readable_spark_errors
 from stratalog.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 VIEW = "log"
 WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")

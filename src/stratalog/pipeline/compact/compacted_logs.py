@@ -1,7 +1,5 @@
 """What compacting logs by a rule has come to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from stratalog.objectlog.compaction import Compacted

@@ -8,7 +8,8 @@ names every holder of a record.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
@@ -32,9 +33,6 @@ from stratalog.pipeline.read import (
 )
 from stratalog.pipeline.spark import RECORDS_DDL, absolute_url, check_reachable, frame_of, slots_of
 from stratalog.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def erase_where(

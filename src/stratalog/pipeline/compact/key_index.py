@@ -28,8 +28,6 @@ What is deleted in (5) was uploaded by a run that read INDEX.json before (4), an
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import logging

@@ -8,16 +8,17 @@ the buckets that they belong to. The records are read natively if they are of on
 reaches its files, otherwise through the library.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from stratalog.errors import Invalid, StratalogError
 from stratalog.indexset import IndexSet
@@ -44,9 +45,6 @@ from stratalog.pipeline.spark import (
     unpickled,
     whole_errors,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 UNIT_ROWS = 1 << 18
 TASK_ROWS = 1 << 19
@@ -163,8 +161,6 @@ def ask(
 
 
 def _judged(frame: DataFrame, tasks: int) -> DataFrame:
-    from pyspark.sql import functions as sf
-
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with whole_errors():
             yield from judge_units(batches)
@@ -174,8 +170,6 @@ def _judged(frame: DataFrame, tasks: int) -> DataFrame:
 
 
 def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
-    from pyspark.sql import functions as sf
-
     columns = [
         pa.array(range(len(works)), pa.int32()),
         pa.array([pickle.dumps(work) for work in works], pa.binary()),
@@ -201,8 +195,6 @@ def _new_rows(
     native: bool,
 ) -> DataFrame | None:
     """The rows of new records, each with the number of its unit. None if nothing is new."""
-    from pyspark.sql import functions as sf
-
     if not any(question.part.fragments for question in questions):
         return None
     code = sf.lit(codes[0]).cast("bigint")
@@ -236,8 +228,6 @@ def _of_one_log(spark: SparkSession, part: Part) -> DataFrame | None:
 
 def _unit_of(code: Column) -> Column:
     """The unit that a row goes to. A code holds the first unit of its log, and how many it has."""
-    from pyspark.sql import functions as sf
-
     first = sf.shiftright(code, BUCKET_BITS)
     buckets = code.bitwiseAND(sf.lit(BUCKETS_MAX))
     hashed = sf.coalesce(sf.crc32("key"), sf.col("offset"))
@@ -260,8 +250,6 @@ def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
 
 
 def _failure_of(error: Exception) -> StratalogError | None:
-    from pyspark.errors import PySparkException
-
     failure = tidy_error(error)
     if failure is not None and isinstance(error, PySparkException) and is_fault_of_data(error):
         return Invalid(

@@ -1,7 +1,5 @@
 """How far a compaction by key is with one log: what is new, and what its index knows."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ where the log is, which parts there are, what to do. So a unit without new recor
 the grace of a tombstone may be over. All rows of a unit are in memory at the same time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import Iterable, Iterator

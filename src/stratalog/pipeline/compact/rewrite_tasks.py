@@ -6,12 +6,12 @@ of the driver, and the driver links what they have stored. A task that Spark rep
 other names; what the first attempt has left is swept.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.indexset import IndexSet
@@ -23,9 +23,6 @@ from stratalog.objectlog.tree import Tree
 from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HERE_BYTES_MAX = 32 << 20
 """So much is rewritten by the driver in less time than tasks take to start."""
@@ -91,8 +88,6 @@ def _run(
 
 
 def _in_task(share: _Share) -> list[Replaced]:
-    from pyspark import TaskContext
-
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     names = UploadNames.of_share(share.incarnation, context.taskAttemptId() + 1)

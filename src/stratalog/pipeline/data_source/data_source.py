@@ -9,12 +9,10 @@ reading in the tasks. What goes from one to the other is options and splits; eac
 stores that it uses. A plan is made once for a DataFrame, and pinned (``pinned_plan``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -43,9 +41,6 @@ from stratalog.pipeline.read import (
     split_evenly,
 )
 from stratalog.pipeline.spark import whole_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FORMAT_NAME = "stratalog"
 

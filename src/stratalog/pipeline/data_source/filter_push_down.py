@@ -4,8 +4,6 @@ Only for pruning: Spark is given all filters back and applies them to the rows a
 that is not understood is passed over, and bounds may be wider than the filter, never narrower.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ reader of a query and makes all calls but ``read``, which runs in tasks. Spark e
 with SIGTERM and without calling ``stop``, so the reader sees to it that it is called.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Neighbours in groups of a bounded size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 

@@ -4,8 +4,6 @@ By default that is every log of the catalogue. The driver lists the names, a tho
 tasks read what lies behind them, each its share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How an option of a job is refused."""
 
-from __future__ import annotations
-
 from stratalog.errors import Invalid
 from stratalog.herd import check_name
 from stratalog.objectlog.holds import cursor_path

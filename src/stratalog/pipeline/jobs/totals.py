@@ -1,7 +1,5 @@
 """Sums over the ``logs`` of a job's result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -7,14 +7,14 @@ that fails is listed in ``troubles``, and the others go on. After a crash the ne
 what is published: see ``outputs`` for the protocol and ``merge`` for what a merge is.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, StratalogError
@@ -42,9 +42,6 @@ from stratalog.pipeline.read import SPLIT_BYTES
 from stratalog.pipeline.spark import watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOGS_PER_HOP = 512
 """After so many logs progress is reported."""

@@ -1,7 +1,5 @@
 """What ``materialize`` has published, log by log."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stratalog.pipeline.jobs import Counted, Trouble

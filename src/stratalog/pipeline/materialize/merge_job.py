@@ -9,15 +9,17 @@ log meet in one task, which writes them as one file. Those of a log that is too 
 spread over as many tasks as it needs, by a hash of the row.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
 from stratalog.invariants import invariant
@@ -45,10 +47,6 @@ from stratalog.pipeline.spark import (
     tidy_error,
     whole_errors,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
 
 BATCH_BYTES = 4 << 20
 TASKS_MAX = 10_000
@@ -154,9 +152,6 @@ class MergeJob:
         return frame_of(self.spark, self._splits(works), read, HERD_RECORDS_DDL)
 
     def _merged(self, last: DataFrame | None, added: DataFrame) -> tuple[DataFrame, StructType]:
-        from pyspark.errors import PySparkException
-        from pyspark.sql.types import StringType
-
         try:
             merged = self.merge(last, added)
             schema = merged.schema
@@ -186,16 +181,12 @@ class MergeJob:
 
 def is_fault_of_data(error: Exception) -> bool:
     """Whether Spark could not evaluate the merge for some record, as against the merge itself."""
-    from pyspark.errors import PySparkException
-
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return state is not None and state.startswith(FAULTS_OF_DATA)
 
 
 def failure_of(error: Exception) -> StratalogError | None:
     """What an error of the job amounts to. None if it is neither Spark's nor ours."""
-    from pyspark.errors import PySparkException
-
     failure = tidy_error(error)
     if failure is None or not isinstance(error, PySparkException):
         return failure
@@ -259,8 +250,6 @@ def _task_of(schema: StructType, tasks: int, large: dict[str, int]) -> Column:
 
     It depends on the row alone: should Spark repeat a task, each row goes where it went before.
     """
-    from pyspark.sql import functions as sf
-
     first = sf.pmod(sf.xxhash64("log"), sf.lit(tasks))
     columns = [each.name for each in schema.fields if _can_be_hashed(each.dataType)]
     if large:
@@ -275,8 +264,6 @@ def _ceil(part: int, whole: int) -> int:
 
 
 def _can_be_hashed(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
-
     if isinstance(kind, ArrayType):
         return _can_be_hashed(kind.elementType)
     if isinstance(kind, StructType):

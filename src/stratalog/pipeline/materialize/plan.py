@@ -1,7 +1,5 @@
 """The first phase of ``materialize``: which logs have records that are not merged yet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from stratalog.blocking import loop_thread

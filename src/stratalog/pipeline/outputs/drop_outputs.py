@@ -6,8 +6,6 @@ nothing is left of the log itself. An output whose log has merely lost its objec
 of its records, and stays.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 

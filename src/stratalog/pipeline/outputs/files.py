@@ -5,8 +5,6 @@ more than ``file_bytes``, and uploads a few at a time. Each attempt at a task dr
 own, so what is left of an attempt that Spark gave up never gets into anybody's way.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping

@@ -12,8 +12,6 @@ A crash leaves files that nothing names (``tidy_outputs``), or a cursor that is 
 ``docs/design/008-pipeline.md`` has the whole protocol.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reading outputs on Spark: the files that OUTPUT names, each checked against its hash."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -10,10 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
@@ -32,9 +33,6 @@ from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
 from stratalog.pipeline.spark import frame_of, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 1 << 14
 FETCHES_AT_ONCE = 16
@@ -102,8 +100,6 @@ def frame_of_outputs(
     spark: SparkSession, root_url: str, job: str, outputs: Sequence[Output]
 ) -> DataFrame | None:
     """The rows of these outputs, whose columns may differ. None if nothing was published."""
-    from pyspark.sql.types import StructType
-
     published = [output for output in outputs if output.is_published]
     schema_of = attrgetter("schema_json")
     by_schema = groupby(sorted(published, key=schema_of), key=schema_of)
@@ -140,9 +136,6 @@ def splits_of(
 
 def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
     """The rows of a split, with the types that Spark expects. Runs in a task."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
     schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
     for stored, data in contents_of(split):
         try:

@@ -1,9 +1,8 @@
 """How much a herd holds: records and bytes of each log, read off the manifests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.errors import NotFound
 from stratalog.herd import log_store
@@ -12,9 +11,6 @@ from stratalog.pipeline.jobs import Held, HerdJob, LogRef
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

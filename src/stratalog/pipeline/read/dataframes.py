@@ -15,7 +15,9 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
@@ -27,9 +29,6 @@ from stratalog.pipeline.read.options import PIN_S, PIN_S_MAX, parse_logs, parse_
 from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_herd, plan_log
 from stratalog.pipeline.read.splits import SPLIT_BYTES, split_evenly
 from stratalog.pipeline.spark import HERD_RECORDS_DDL, RECORDS_DDL, absolute_url, frame_of, slots_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Place = str | os.PathLike[str]
 Time = int | str

@@ -5,8 +5,6 @@ that Spark's workers are made by. Objects are fetched by the loop's thread while
 the one before.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator
 from typing import NoReturn
 

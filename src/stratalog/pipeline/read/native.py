@@ -12,8 +12,6 @@ Spark shows unsigned numbers as decimals unless the schema calls them ``bigint``
 does, so what wal3 wrote is read as decimals. No record is checked against its sum.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -23,10 +21,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import (
     broadcast,
     coalesce,
@@ -41,9 +40,6 @@ from stratalog.objectlog.stored import Fragment, is_relative
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import absolute_url, batch_of, is_cloud, is_remote, without_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 LIST_FOLDER = "_spark_metadata"

@@ -4,8 +4,6 @@ Spark hands them over as text, by names in any case. What is unknown or wrong is
 nearest that is right: an option that is silently ignored is the worst kind of answer.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import os

@@ -5,8 +5,6 @@ numbers, the stages, the herd before and after, the requests, the largest logs a
 ones, and the proof. It is readable in light and in dark, on paper and by a screen reader.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta

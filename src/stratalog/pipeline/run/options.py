@@ -1,7 +1,5 @@
 """The options of a run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stratalog.herd import COMPACTION, check_name

@@ -15,7 +15,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, NotFound, StratalogError
@@ -40,9 +41,6 @@ from stratalog.pipeline.run.run_report import (
 from stratalog.pipeline.run.stages import Stages
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import PatientStore, redact
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BACK_OFF_S_MAX = 3600.0
 AUDIT_TIMEOUT_S = 30.0

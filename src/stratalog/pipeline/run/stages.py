@@ -1,11 +1,11 @@
 """The stages of a run: each begins one job, and reports what it did in the same form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt
@@ -33,9 +33,6 @@ from stratalog.pipeline.run.options import RunOptions
 from stratalog.pipeline.run.run_report import Proof, Stage, StageReport, texts_of
 from stratalog.runtime import Runtime
 from stratalog.store import CountedStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 

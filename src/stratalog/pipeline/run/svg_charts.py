@@ -4,8 +4,6 @@ Colours come from the page (``--one``, ``--two``, ``currentColor``), so a chart 
 the page is. Everything that is written passes through ``escape``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ as often as it is called. Spark makes a new object for each batch and another fo
 nothing is kept here: what the driver must know travels in the messages of the tasks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ One manifest links all fragments of a batch, in the order of the partitions. It 
 and the number of the batch, so an attempt that comes again finds that it was linked.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The options of the sink: where rows go, and under which number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast

@@ -4,8 +4,6 @@ Each task uploads under a guard of its own, which the sweep heeds. If the batch 
 earlier attempt, nothing is stored.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ has the error write them all below its message, as one line of JSON:
 everything else that Spark raises it keeps the one line that says it, without the frames of the JVM.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import traceback

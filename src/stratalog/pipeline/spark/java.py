@@ -10,8 +10,6 @@ One that is too old or does not run is passed over. If none is left, the error n
 and the command that installs one on this system.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

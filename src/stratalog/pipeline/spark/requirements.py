@@ -1,7 +1,5 @@
 """What a session needs to be there: packages of Python, and a server that answers."""
 
-from __future__ import annotations
-
 import importlib.util
 import socket
 from collections.abc import Sequence

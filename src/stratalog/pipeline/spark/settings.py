@@ -3,8 +3,6 @@
 Everything here is decided from what was asked for, the environment and the machine, without Spark.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Where a log is, in words that mean the same to every process of a Spark job."""
 
-from __future__ import annotations
-
 import os
 
 from stratalog.errors import Invalid
