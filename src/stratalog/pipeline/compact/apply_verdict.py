@@ -14,20 +14,21 @@ from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import Compactor, Intent, Known, OnProgress, Rewrite
-from stratalog.objectlog.stored import load_manifest
+from stratalog.objectlog.stored import FORMAT, load_manifest
 from stratalog.objectlog.tree import delete_surely
 from stratalog.pipeline.compact.compacted_logs import CompactedLog, compacted_log
 from stratalog.pipeline.compact.key_index import (
     INDEX_PATH,
+    TIMEOUT_S,
     IndexNames,
+    KeyIndex,
     fetch_gone,
     load_index,
-    new_index,
     replace_index,
     store_gone,
 )
 from stratalog.pipeline.compact.key_query import Answer
-from stratalog.pipeline.compact.key_state import TIMEOUT_S, KeyState
+from stratalog.pipeline.compact.key_state import KeyState
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store
 
@@ -163,7 +164,7 @@ async def _remember(
         before = await fetch_gone(patient, state.index.gone)
     known = state.start if state.index is None else state.index.up_to
     gone = await store_gone(patient, before | dropped, IndexNames(runtime), patience)
-    index = new_index(
+    index = KeyIndex(
         up_to=max(known, state.up_to),
         rule=rule,
         compacted=plan,
@@ -171,7 +172,8 @@ async def _remember(
         buckets=answer.buckets,
         parts=answer.parts,
         gone=gone,
-        runtime=runtime,
+        format=FORMAT,
+        write_id=runtime.new_id(),
     )
     if not await replace_index(patient, index, state.etag, patience):
         log.info("another run has stored a key index of %s", store.url)

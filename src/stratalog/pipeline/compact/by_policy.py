@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -33,7 +34,6 @@ from stratalog.pipeline.jobs import (
     Dropped,
     HerdJob,
     LogRef,
-    LogResult,
     Trouble,
     check_here_max,
     open_root,
@@ -142,10 +142,6 @@ class _Found:
     tail: int
 
     @property
-    def log_id(self) -> str:
-        return self.ref.id
-
-    @property
     def is_due(self) -> bool:
         return self.policy.is_due(self.first_offset, self.tail)
 
@@ -179,7 +175,8 @@ class _Compaction:
             elif live.sql is not None:
                 by_query.append(each)
             else:
-                self._fail(each, _unknown_rule())
+                newer = "the policy has a rule of a newer version"
+                self._fail(each, Invalid(newer, hint="Upgrade stratalog."))
         for (live, share), some in by_key.items():
             self._by_key(live, share, some)
         self._by_query(by_query)
@@ -194,7 +191,7 @@ class _Compaction:
                 self._job.spark,
                 self._job.place,
                 ByKey(live.key, live.tombstone, grace_s),
-                log_ids=[each.log_id for each in logs],
+                log_ids=[each.ref.id for each in logs],
                 ordered_by=live,
                 options=_options_of_one(self._options, share),
                 runtime=self._job.runtime,
@@ -203,29 +200,29 @@ class _Compaction:
             for each in logs:
                 self._fail(each, error)
             return
-        names = {each.log_id: each.ref.name for each in logs}
+        names = {each.ref.id: each.ref.name for each in logs}
         self._done += [replace(each, log=each.log or names.get(each.log_id)) for each in done.logs]
         self._job.add(done.gone, done.troubles, done.usage)
         self._report(len(logs))
 
     def _by_query(self, logs: Sequence[_Found]) -> None:
         """First all queries, one by one: they share the name of a view. Then the rewriting."""
-        asked: dict[str | None, _Asked] = {}
+        asked: dict[str, _Asked] = {}
         for each in logs:
             rule = each.policy.live
             assert rule is not None
             assert rule.sql is not None
-            url = log_store(open_root(self._job.place), each.log_id).url
+            url = log_store(open_root(self._job.place), each.ref.id).url
             try:
                 live = live_by_query(self._job.spark, url, rule.sql, each.tail)
             except StratalogError as error:
                 self._fail(each, error)
             else:
-                asked[each.log_id] = _Asked(rule, live, each.tail, each.policy.live_share_min)
-        refs = [each.ref for each in logs if each.log_id in asked]
+                asked[each.ref.id] = _Asked(rule, live, each.tail, each.policy.live_share_min)
+        refs = [each.ref for each in logs if each.ref.id in asked]
         done = self._job.for_each(
             refs,
-            _Compacting(asked, self._options),
+            partial(_compact, asked, self._options),
             at_once=COMPACTIONS_AT_ONCE,
             here_max=self._options.here_max,
             tasks_per_slot=1,
@@ -234,9 +231,7 @@ class _Compaction:
         self._report(len(refs))
 
     def _fail(self, log: _Found, error: StratalogError) -> None:
-        result: LogResult[None] = LogResult(log.ref, error=error)
-        self._job.add_result(result)
-        if not result.is_gone:
+        if not self._job.fail(log.ref, error).is_gone:
             self._report(1)
 
     def _report(self, logs: int) -> None:
@@ -250,12 +245,12 @@ def _settle(
 ) -> tuple[LogRetained, ...]:
     """Note how far the rules were asked, and move the cursors of the policies."""
     judged = {each.log_id: each.up_to for each in done}
-    work = [each for each in found if each.log_id in judged or each.policy.retain is not None]
-    up_to_date = {each.log_id for each in work if each.log_id in judged or not each.has_news}
+    work = [each for each in found if each.ref.id in judged or each.policy.retain is not None]
+    up_to_date = [each for each in work if each.ref.id in judged or not each.has_news]
     settling = _Settling(
-        {each.log_id: each.policy for each in work},
+        {each.ref.id: each.policy for each in work},
         judged,
-        {each.log_id: each.tail for each in work if each.log_id in up_to_date},
+        {each.ref.id: each.tail for each in up_to_date},
     )
     moved = job.for_each([each.ref for each in work], settling).values
     return tuple(each for each in moved if each.offset > each.offset_before)
@@ -285,27 +280,23 @@ class _Asked:
     live_share_min: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Compacting:
-    """Drops what does not live."""
+async def _compact(
+    all_asked: Mapping[str, _Asked], options: HerdCompactOptions, root: Store, ref: LogRef
+) -> CompactedLog:
+    """Drop what does not live."""
+    asked, store = all_asked[ref.id], log_store(root, ref.id)
 
-    asked: Mapping[str | None, _Asked]
-    options: HerdCompactOptions
+    async def still_wanted(_: Intent) -> None:
+        await PolicyStore(store).check_live(asked.rule)
 
-    async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
-        asked, store = self.asked[ref.log_id], log_store(root, ref.id)
-
-        async def still_wanted(_: Intent) -> None:
-            await PolicyStore(store).check_live(asked.rule)
-
-        done = await Compactor(
-            store,
-            asked.live,
-            asked.up_to,
-            witness=still_wanted,
-            options=_options_of_one(self.options, asked.live_share_min),
-        ).run()
-        return compacted_log(ref, ref.name, done.up_to, done, live=len(asked.live))
+    done = await Compactor(
+        store,
+        asked.live,
+        asked.up_to,
+        witness=still_wanted,
+        options=_options_of_one(options, asked.live_share_min),
+    ).run()
+    return compacted_log(ref, ref.name, done.up_to, done, live=len(asked.live))
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +336,3 @@ def _options_of_one(options: HerdCompactOptions, live_share_min: float) -> Compa
         interval_s=options.interval_s,
         timeout_s=options.timeout_s,
     )
-
-
-def _unknown_rule() -> Invalid:
-    return Invalid("the policy has a rule of a newer version", hint="Upgrade stratalog.")

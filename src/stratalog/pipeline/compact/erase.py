@@ -20,7 +20,8 @@ from stratalog.objectlog.erasure import Certificate, Eraser
 from stratalog.objectlog.holds import PinStore
 from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Snapshot, load_manifest
 from stratalog.objectlog.tree import Tree, Window, key_of
-from stratalog.pipeline.compact.by_query import asked_of, live_set
+from stratalog.pipeline.compact.by_query import live_set
+from stratalog.pipeline.compact.key_rule import asked_of
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 from stratalog.pipeline.read import (
     PLANNING_CACHE_BYTES,
@@ -31,7 +32,7 @@ from stratalog.pipeline.read import (
     records_in_task,
     split_evenly,
 )
-from stratalog.pipeline.spark import RECORDS_DDL, absolute_url, check_reachable, frame_of, slots_of
+from stratalog.pipeline.spark import RECORDS_DDL, absolute_url, frame_of, slots_of
 from stratalog.store import open_store
 
 
@@ -50,7 +51,7 @@ def erase_where(
     None if there are none. ``Conflict`` if others hold some, unless ``despite_holders``: see
     ``erase``. What is appended after the query has begun is not judged.
     """
-    place = check_reachable(absolute_url(url))
+    place = absolute_url(url)
     offsets = matching(spark, place, where)
     rewrite = rewriting_in_tasks(spark, place, options)
     eraser = Eraser(place, on_progress, options=options, rewrite=rewrite)
@@ -59,7 +60,7 @@ def erase_where(
 
 def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:
     """The offsets of the records for which a condition is true, in the log or held by its pins."""
-    place = check_reachable(absolute_url(url))
+    place = absolute_url(url)
     if not where.strip():
         raise Invalid("a condition says which records go", hint="For example: user = 'u-17'.")
 

@@ -275,14 +275,7 @@ async def store_gone(
 async def fetch_part(store: Store, part: IndexPart) -> pa.Table:
     """The rows of a part. ``Corrupt`` if it is missing or not what was written."""
     data = await _fetch(store, part.path)
-    found = hashlib.sha256(data).hexdigest()
-    if found != part.sha256:
-        raise Corrupt(
-            f"{part.path} is not what was written",
-            path=part.path,
-            expected=part.sha256,
-            actual=found,
-        )
+    _check_written(part.path, part.sha256, hashlib.sha256(data).hexdigest())
     try:
         return pq.read_table(pa.BufferReader(data), use_threads=False).cast(ROWS)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -298,13 +291,7 @@ async def fetch_gone(store: Store, gone: GoneSet | None) -> IndexSet:
         found = IndexSet.from_bytes(data)
     except Corrupt as error:
         raise Corrupt(f"{gone.path} is not readable: {error}", path=gone.path) from None
-    if len(found) != gone.members:
-        raise Corrupt(
-            f"{gone.path} is not what was written",
-            path=gone.path,
-            expected=gone.members,
-            actual=len(found),
-        )
+    _check_written(gone.path, gone.members, len(found))
     return found
 
 
@@ -313,29 +300,11 @@ def is_about_the_index(error: StratalogError) -> bool:
     return isinstance(error, Corrupt) and (error.path or "").startswith(INDEX_PREFIX)
 
 
-def new_index(
-    *,
-    up_to: int,
-    rule: str,
-    compacted: str | None,
-    epoch: int,
-    buckets: int,
-    parts: tuple[IndexPart, ...],
-    gone: GoneSet | None,
-    runtime: Runtime,
-) -> KeyIndex:
-    """A version that nobody has stored yet."""
-    return KeyIndex(
-        up_to=up_to,
-        rule=rule,
-        compacted=compacted,
-        epoch=epoch,
-        buckets=buckets,
-        parts=parts,
-        gone=gone,
-        format=FORMAT,
-        write_id=runtime.new_id(),
-    )
+def _check_written(path: str, expected: str | int, actual: str | int) -> None:
+    if actual != expected:
+        raise Corrupt(
+            f"{path} is not what was written", path=path, expected=expected, actual=actual
+        )
 
 
 async def _fetch(store: Store, path: str) -> bytes:

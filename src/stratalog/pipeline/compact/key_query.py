@@ -25,6 +25,7 @@ from stratalog.indexset import IndexSet
 from stratalog.invariants import invariant
 from stratalog.pipeline.compact.key_index import IndexPart, KeyIndex
 from stratalog.pipeline.compact.key_rule import KeyRule
+from stratalog.pipeline.compact.key_state import UNIT_ROWS, KeyState
 from stratalog.pipeline.compact.key_tasks import UnitDone, UnitWork, judge_units
 from stratalog.pipeline.compact.key_verdict import Verdict
 from stratalog.pipeline.materialize import is_fault_of_data
@@ -46,7 +47,6 @@ from stratalog.pipeline.spark import (
     whole_errors,
 )
 
-UNIT_ROWS = 1 << 18
 TASK_ROWS = 1 << 19
 BUCKET_BITS = 16
 BUCKETS_MAX = (1 << BUCKET_BITS) - 1
@@ -62,12 +62,13 @@ class Question:
     part: Part
     """Its new records, and where they are."""
 
-    index: KeyIndex | None
-    """What is known of the others; None if all are new."""
-
-    first_offset: int
-    up_to: int
+    state: KeyState
     expired_by_us: int
+
+    @property
+    def index(self) -> KeyIndex | None:
+        """What is known of the others; None if all are new."""
+        return self.state.index
 
     @property
     def records(self) -> int:
@@ -107,8 +108,8 @@ class Question:
                 bucket=bucket,
                 parts=tuple(parts[bucket]),
                 gone=index.gone if index else None,
-                first_offset=self.first_offset,
-                up_to=self.up_to,
+                first_offset=self.state.first_offset,
+                up_to=self.state.up_to,
                 expired_by_us=self.expired_by_us,
                 is_rewritten=self.is_rewritten,
             )

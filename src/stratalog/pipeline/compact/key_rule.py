@@ -9,6 +9,8 @@ are written.
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, ParseException
@@ -102,19 +104,22 @@ def checked_rule(spark: SparkSession, by: ByKey) -> KeyRule:
 def _type_of(nothing: DataFrame, sql: str, what: str) -> str:
     # Beside a column an aggregate is refused, inside of an array what gives several rows.
     asked = (sf.col("offset"), sf.expr(sql), sf.array(_expression(sql)))
-    try:
+    with asked_of(f"the {what} cannot be evaluated", hint=COLUMNS_HINT):
         _, (_, kind), _ = nothing.select(*asked).dtypes
-        return kind
-    except (AnalysisException, ParseException) as error:
-        raise Invalid(
-            f"the {what} cannot be evaluated: {first_line(error)}", hint=COLUMNS_HINT
-        ) from None
+    return kind
 
 
 def _expression(sql: str) -> Column:
     return sf.expr(f"(\n{sql}\n)")
 
 
-def first_line(error: Exception) -> str:
-    """What an error of Spark says, without the plan below."""
-    return (str(error).strip().splitlines() or [""])[0]
+@contextmanager
+def asked_of(
+    trouble: str, hint: str = "It is about the records of a log: offset, timestamp, body."
+) -> Iterator[None]:
+    """A wrong expression is ``Invalid``, with a hint what it should have been."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        first_line = (str(error).strip().splitlines() or [""])[0]  # below it is the plan
+        raise Invalid(f"{trouble}: {first_line}", hint=hint) from None

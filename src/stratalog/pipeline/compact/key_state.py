@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 from stratalog.errors import NotFound
 from stratalog.objectlog.stored import MANIFEST_PATH, is_being_destroyed, load_manifest
-from stratalog.pipeline.compact.key_index import KeyIndex, load_index
-from stratalog.pipeline.compact.key_query import UNIT_ROWS
+from stratalog.pipeline.compact.key_index import TIMEOUT_S, KeyIndex, load_index
 from stratalog.pipeline.jobs import LogRef
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 60.0
-
+UNIT_ROWS = 1 << 18
 GROWTH_MAX = 8
 """An index whose buckets have become so many times too large is made anew."""
 

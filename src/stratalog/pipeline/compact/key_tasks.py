@@ -24,6 +24,7 @@ from stratalog.indexset import EMPTY, IndexSet
 from stratalog.pipeline.compact.key_index import (
     NO_ROWS,
     ROWS,
+    TIMEOUT_S,
     GoneSet,
     IndexNames,
     IndexPart,
@@ -37,7 +38,6 @@ from stratalog.pipeline.spark import pickled_batch
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PatientStore, open_store
 
-TIMEOUT_S = 60.0
 UNITS_AT_ONCE = 16
 UNITS_BYTES = 64 << 20
 

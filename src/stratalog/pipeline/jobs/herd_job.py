@@ -118,9 +118,11 @@ class HerdJob:
         self.troubles += troubles
         self._used_elsewhere += usage or Usage()
 
-    def add_result(self, result: LogResult[T]) -> None:
-        """Count what became of a log that was not among those of ``for_each``."""
+    def fail(self, ref: LogRef, error: StratalogError) -> LogResult[None]:
+        """Count a log for which there was no ``for_each``."""
+        result: LogResult[None] = LogResult(ref, error=error)
         self.add(result.is_gone, [*filter(None, [result.trouble])])
+        return result
 
     def ended(self) -> Ended:
         """What it has come to."""
