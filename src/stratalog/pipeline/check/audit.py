@@ -29,10 +29,10 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
 from stratalog.objectlog.tree import delete_surely
-from stratalog.pipeline.jobs import open_root, place_of
+from stratalog.pipeline.jobs import place_of
 from stratalog.pipeline.spark import frame_of, struct_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Patience, PatientStore, Store, put_once
+from stratalog.store import Patience, PatientStore, Store, open_store, put_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,7 +219,7 @@ def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> Da
 
 
 def _root(place: str) -> Store:
-    return PatientStore(open_root(place), DEFAULT_RUNTIME, TIMEOUT_S)
+    return PatientStore(open_store(place), DEFAULT_RUNTIME, TIMEOUT_S)
 
 
 def _audit_path(run: str) -> str:

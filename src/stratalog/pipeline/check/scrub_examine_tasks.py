@@ -34,11 +34,10 @@ from stratalog.ordered import OrderedTasks
 from stratalog.pipeline.check.audit import LET_GO, OK, AuditRow, put_part
 from stratalog.pipeline.check.findings import describe
 from stratalog.pipeline.check.scrub_rows import ExaminedRows, compared_manifest
-from stratalog.pipeline.jobs import open_root
 from stratalog.pipeline.spark import whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.setsum import Setsum
-from stratalog.store import CountedStore, PatientStore, Store
+from stratalog.store import CountedStore, PatientStore, Store, open_store
 
 FRAGMENTS_AT_ONCE = 256
 AHEAD_FRAGMENTS = 16
@@ -80,7 +79,7 @@ class _Examination:
     """One task: the fragments that Spark has given it."""
 
     def __init__(self, root_url: str, run: str, timeout_s: float) -> None:
-        self._counted = CountedStore(open_root(root_url))
+        self._counted = CountedStore(open_store(root_url))
         self._root = PatientStore(self._counted, DEFAULT_RUNTIME, timeout_s)
         self._run = run
         self._trees: dict[str, tuple[Store, Tree]] = {}

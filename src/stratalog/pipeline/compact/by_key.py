@@ -34,9 +34,9 @@ from stratalog.pipeline.compact.key_query import Answer, Question, ask
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey, KeyRule, checked_rule
 from stratalog.pipeline.compact.key_state import KeyState, read_key_state
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
-from stratalog.pipeline.jobs import HerdJob, LogRef, in_groups
+from stratalog.pipeline.jobs import HerdJob, LogRef
 from stratalog.pipeline.read import PIN_S, Hold, Part, Place, Planned, plan_log, plan_together
-from stratalog.pipeline.spark import OnProgress, absolute_url, below, watched
+from stratalog.pipeline.spark import OnProgress, absolute_url, below, in_groups, watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, open_store
 

@@ -36,11 +36,10 @@ from stratalog.pipeline.jobs import (
     LogRef,
     Trouble,
     check_here_max,
-    open_root,
 )
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Store, Usage
+from stratalog.store import Store, Usage, open_store
 
 COMPACTIONS_AT_ONCE = 4
 """In one process. Each holds a few fragments in memory."""
@@ -212,7 +211,7 @@ class _Compaction:
             rule = each.policy.live
             assert rule is not None
             assert rule.sql is not None
-            url = log_store(open_root(self._job.place), each.ref.id).url
+            url = log_store(open_store(self._job.place), each.ref.id).url
             try:
                 live = live_by_query(self._job.spark, url, rule.sql, each.tail)
             except StratalogError as error:

@@ -33,8 +33,7 @@ from stratalog.pipeline.compact.key_index import (
     store_part,
 )
 from stratalog.pipeline.compact.key_verdict import Verdict, by_offset, judge, without
-from stratalog.pipeline.jobs import in_groups
-from stratalog.pipeline.spark import pickled_batch
+from stratalog.pipeline.spark import in_groups, pickled_batch
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PatientStore, open_store
 

@@ -1,6 +1,5 @@
 """What every job over a herd shares: its logs, and the same work for each of them."""
 
-from stratalog.pipeline.jobs.groups import in_groups
 from stratalog.pipeline.jobs.herd_job import (
     HERE_MAX,
     LOGS_AT_ONCE,
@@ -8,13 +7,11 @@ from stratalog.pipeline.jobs.herd_job import (
     HerdJob,
     shares_of,
 )
-from stratalog.pipeline.jobs.log_results import LogResult, Trouble
 from stratalog.pipeline.jobs.logs import (
     LogRef,
     check_herd,
     find_logs,
     has_lost_manifest,
-    open_root,
     place_of,
     resolve,
 )
@@ -24,4 +21,4 @@ from stratalog.pipeline.jobs.option_rules import (
     check_job_cursor,
     require,
 )
-from stratalog.pipeline.jobs.totals import Counted, Dropped, Held
+from stratalog.pipeline.jobs.results import Counted, Dropped, Held, Trouble

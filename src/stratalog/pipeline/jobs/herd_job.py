@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from stratalog.blocking import loop_thread
 from stratalog.errors import StratalogError
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs.log_results import LogResult, LogResults, Trouble
-from stratalog.pipeline.jobs.logs import LogRef, find_logs, open_root, place_of, resolve
+from stratalog.pipeline.jobs.logs import LogRef, find_logs, place_of, resolve
+from stratalog.pipeline.jobs.results import LogResult, LogResults, Trouble
 from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, PatientStore, Store, Usage
+from stratalog.store import CountedStore, PatientStore, Store, Usage, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ class HerdJob:
         self.place = place_of(root_url)
         self.runtime = runtime
         self.started_us = runtime.now_us()
-        self.counted = CountedStore(open_root(self.place))
+        self.counted = CountedStore(open_store(self.place))
         self.root = PatientStore(self.counted, runtime, timeout_s)
         self.gone = 0
         self.troubles: list[Trouble] = []
@@ -143,7 +143,7 @@ def shares_of(refs: Sequence[LogRef], tasks: int) -> list[tuple[LogRef, ...]]:
 async def _do_all(
     root_url: str, refs: Sequence[LogRef], work: Work[T], at_once: int
 ) -> LogResults[T]:
-    counted = CountedStore(open_root(root_url))
+    counted = CountedStore(open_store(root_url))
     root = PatientStore(counted, DEFAULT_RUNTIME, TIMEOUT_S)
     results = await gather_bounded(refs, partial(_do, root, work), at_once)
     return LogResults(tuple(results), counted.usage)

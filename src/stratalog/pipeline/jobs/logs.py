@@ -13,7 +13,7 @@ from stratalog.objectlog import located
 from stratalog.ordered import gather_bounded
 from stratalog.pipeline.spark import check_reachable
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.store import PROBE_PREFIX, PatientStore, Store, open_store
+from stratalog.store import PROBE_PREFIX, PatientStore, Store
 
 NAMES_AT_ONCE = 32
 
@@ -93,8 +93,3 @@ async def has_lost_manifest(root: Store, ref: LogRef) -> bool:
             return False
     rows = log_store(root, ref.id).list()
     return any([not row.path.startswith(PROBE_PREFIX) async for row in rows])
-
-
-def open_root(root_url: str) -> Store:
-    """The root of a herd, to be opened in the process that uses it."""
-    return open_store(root_url)

@@ -13,6 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, cast
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ from stratalog.pipeline.read import Part, Split, records_of, split_evenly
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     frame_of,
+    in_groups,
     in_tasks,
     slots_of,
     struct_of,
@@ -229,15 +231,7 @@ def _attempts(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, Call
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: each costs Spark as much as a thousand rows."""
-    some: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        some.append(batch)
-        size += batch.nbytes
-        if size >= BATCH_BYTES:
-            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
-            some, size = [], 0
-    if some:
+    for some in in_groups(batches, attrgetter("nbytes"), BATCH_BYTES):
         yield from pa.Table.from_batches(some).combine_chunks().to_batches()
 
 

@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import INCARNATION_LENGTH
-from stratalog.pipeline.jobs import open_root
 from stratalog.pipeline.outputs.output import folder_of
 from stratalog.pipeline.spark import batch_of
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.store import Patience, PrefixedStore, Store, put_once
+from stratalog.store import Patience, PrefixedStore, Store, open_store, put_once
 
 FILE_BYTES = 64 << 20
 ROW_GROUP_BYTES = 16 << 20
@@ -133,7 +132,7 @@ class _Uploads:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._root = open_root(target.root_url)
+        self._root = open_store(target.root_url)
         self._run = DEFAULT_RUNTIME.new_id(INCARNATION_LENGTH)
         self._names = 0
         self._under_way: deque[tuple[int, Future[str], str, int, str]] = deque()

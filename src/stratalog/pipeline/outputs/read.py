@@ -19,20 +19,13 @@ from pyspark.sql.types import StructType
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import (
-    LogRef,
-    find_logs,
-    in_groups,
-    open_root,
-    place_of,
-    resolve,
-)
+from stratalog.pipeline.jobs import LogRef, find_logs, place_of, resolve
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
-from stratalog.pipeline.spark import frame_of, whole_errors
+from stratalog.pipeline.spark import frame_of, in_groups, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.store import PatientStore, Store
+from stratalog.store import PatientStore, Store, open_store
 
 BATCH_ROWS = 1 << 14
 FETCHES_AT_ONCE = 16
@@ -82,7 +75,7 @@ def read_output(
 
 
 async def _load_all(place: str, job: str, logs: Sequence[str] | None) -> list[Output]:
-    root = PatientStore(open_root(place), DEFAULT_RUNTIME, TIMEOUT_S)
+    root = PatientStore(open_store(place), DEFAULT_RUNTIME, TIMEOUT_S)
     outputs = Outputs(root, job)
 
     async def load(ref: LogRef) -> Output | None:
@@ -148,7 +141,7 @@ def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
 
 def contents_of(split: FileSplit) -> Iterator[tuple[StoredFile, bytes]]:
     """The bytes of each file, a few of them fetched at a time."""
-    root = PatientStore(open_root(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
+    root = PatientStore(open_store(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
 
     async def fetch(some: Sequence[StoredFile]) -> list[bytes]:
         return await asyncio.gather(*(_fetch(root, stored) for stored in some))

@@ -31,12 +31,7 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import (
-    LogRef,
-    find_logs,
-    has_lost_manifest,
-    resolve,
-)
+from stratalog.pipeline.jobs import LogRef, find_logs, has_lost_manifest, resolve
 from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import below
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

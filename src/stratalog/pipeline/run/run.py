@@ -22,7 +22,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import check_name
 from stratalog.pipeline.check import load_whole_audit
-from stratalog.pipeline.jobs import check_herd, open_root, place_of, require
+from stratalog.pipeline.jobs import check_herd, place_of, require
 from stratalog.pipeline.materialize import Merge, latest_by_key
 from stratalog.pipeline.outputs import HerdSize, measure_herd
 from stratalog.pipeline.run.options import RunOptions
@@ -40,7 +40,7 @@ from stratalog.pipeline.run.run_report import (
 )
 from stratalog.pipeline.run.stages import Stages
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import PatientStore, redact
+from stratalog.store import PatientStore, open_store, redact
 
 BACK_OFF_S_MAX = 3600.0
 AUDIT_TIMEOUT_S = 30.0
@@ -119,7 +119,7 @@ def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime
 
     if last_us is None or not is_old(last_us):
         return last_us is None
-    root = PatientStore(open_root(place_of(root_url)), runtime, AUDIT_TIMEOUT_S)
+    root = PatientStore(open_store(place_of(root_url)), runtime, AUDIT_TIMEOUT_S)
     try:
         audit = loop_thread().run(lambda: load_whole_audit(root))
     except StratalogError:
@@ -159,7 +159,7 @@ class _Run:
         before, after = HerdSize(), HerdSize()
         error: StratalogError | None = None
         try:
-            loop_thread().run(lambda: check_herd(open_root(stages.place)))
+            loop_thread().run(lambda: check_herd(open_store(stages.place)))
             before = self._measured()
             for stage in self._chosen:
                 self._do(stage)

@@ -21,7 +21,7 @@ from stratalog.pipeline.check import (
 )
 from stratalog.pipeline.collect import HerdCollect, HerdCollectOptions, collect_herd
 from stratalog.pipeline.compact import HerdCompact, HerdCompactOptions, compact_herd
-from stratalog.pipeline.jobs import Trouble, open_root
+from stratalog.pipeline.jobs import Trouble
 from stratalog.pipeline.materialize import (
     Materialized,
     MaterializeOptions,
@@ -32,7 +32,7 @@ from stratalog.pipeline.materialize import (
 from stratalog.pipeline.run.options import RunOptions
 from stratalog.pipeline.run.run_report import Proof, Stage, StageReport, texts_of
 from stratalog.runtime import Runtime
-from stratalog.store import CountedStore
+from stratalog.store import CountedStore, open_store
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class Stages:
         return work[stage]()
 
     def _roll_up(self) -> StageReport:
-        counted = CountedStore(open_root(self.place))
+        counted = CountedStore(open_store(self.place))
         options = RollUpOptions(age_s=self.options.age_s, records=self.options.records)
 
         async def find() -> RolledUp:

@@ -5,13 +5,6 @@ from stratalog.pipeline.spark.errors import (
     tidy_error,
     whole_errors,
 )
-from stratalog.pipeline.spark.frames import (
-    HERD_RECORDS_DDL,
-    RECORDS_DDL,
-    batch_of,
-    frame_of,
-    struct_of,
-)
 from stratalog.pipeline.spark.jvm import jvm_environment, launch_jvm, silence_pyspark
 from stratalog.pipeline.spark.progress import OnProgress, is_remote, slots_of, watched
 from stratalog.pipeline.spark.requirements import (
@@ -29,7 +22,18 @@ from stratalog.pipeline.spark.settings import (
     site_settings,
     wants_to_hear,
 )
-from stratalog.pipeline.spark.tasks import PICKLED_DDL, in_tasks, pickled_batch, unpickled
+from stratalog.pipeline.spark.tasks import (
+    HERD_RECORDS_DDL,
+    PICKLED_DDL,
+    RECORDS_DDL,
+    batch_of,
+    frame_of,
+    in_groups,
+    in_tasks,
+    pickled_batch,
+    struct_of,
+    unpickled,
+)
 from stratalog.pipeline.spark.urls import (
     absolute_url,
     below,

@@ -1,10 +1,10 @@
-"""What a job came to in each log: a value, or an error, which does not stop the others."""
+"""What a job came to: in each log a value or an error, which does not stop the others; in all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stratalog.errors import NotFound, StratalogError
 from stratalog.objectlog.stored import MANIFEST_PATH
@@ -76,3 +76,39 @@ class LogResults(Generic[T]):
     def troubles(self) -> tuple[Trouble, ...]:
         """The logs that failed, and why."""
         return tuple(filter(None, (each.trouble for each in self.results)))
+
+
+class Counted:
+    """How many records all logs come to."""
+
+    __slots__ = ()
+    logs: tuple[Any, ...]
+
+    @property
+    def records(self) -> int:
+        """The records of all logs."""
+        return sum(each.records for each in self.logs)
+
+
+class Held(Counted):
+    """What all logs hold."""
+
+    __slots__ = ()
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(each.num_bytes for each in self.logs)
+
+
+class Dropped(Counted):
+    """What went from all logs."""
+
+    __slots__ = ()
+
+    @property
+    def bytes_before(self) -> int:
+        return sum(each.bytes_before for each in self.logs)
+
+    @property
+    def bytes_after(self) -> int:
+        return sum(each.bytes_after for each in self.logs)
