@@ -14,16 +14,15 @@ The parts that count are those that AUDIT names: a task that Spark repeats leave
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound
@@ -33,9 +32,6 @@ from stratalog.pipeline.jobs import place_of
 from stratalog.pipeline.spark import frame_of, struct_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, Store, open_store, put_once
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 AUDITS_PREFIX = "audits/"
 AUDIT = "AUDIT"
@@ -129,8 +125,7 @@ async def put_part(
     root: Store, run: str, rows: Sequence[AuditRow], runtime: Runtime = DEFAULT_RUNTIME
 ) -> str:
     """Store rows; gives the path of the part."""
-    columns = [[getattr(row, name) for row in rows] for name in SCHEMA.names]
-    table = pa.Table.from_pydict(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    table = pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rows], SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     path = partial(_part_path, run, runtime)

@@ -1,6 +1,8 @@
 """How much a herd holds: records and bytes of each log, read off the manifests."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -55,28 +57,22 @@ def measure_herd(
 ) -> HerdSize:
     """One read for each log, and one more with ``job``. What cannot be read counts for nothing."""
     measuring = HerdJob(spark, root_url, runtime)
-    logs = measuring.for_each(measuring.find(), _Measuring(job)).values
+    logs = measuring.for_each(measuring.find(), partial(_measure, job)).values
     return HerdSize(tuple(logs), measuring.usage)
 
 
-@dataclass(frozen=True, slots=True)
-class _Measuring:
-    job: str | None
-
-    async def __call__(self, root: Store, ref: LogRef) -> LogSize:
-        manifest, _ = await load_any_manifest(log_store(root, ref.id))
-        rows = size = 0
-        if self.job is not None:
-            try:
-                output = await Outputs(root, self.job).load(ref.id)
-                rows, size = output.rows, output.num_bytes
-            except NotFound:
-                rows = size = 0
-        return LogSize(
-            log=ref.name or manifest.name,
-            log_id=ref.id,
-            records=manifest.count,
-            num_bytes=bytes_of(manifest),
-            output_rows=rows,
-            output_bytes=size,
-        )
+async def _measure(job: str | None, root: Store, ref: LogRef) -> LogSize:
+    manifest, _ = await load_any_manifest(log_store(root, ref.id))
+    rows = size = 0
+    if job is not None:
+        with suppress(NotFound):
+            output = await Outputs(root, job).load(ref.id)
+            rows, size = output.rows, output.num_bytes
+    return LogSize(
+        log=ref.name or manifest.name,
+        log_id=ref.id,
+        records=manifest.count,
+        num_bytes=bytes_of(manifest),
+        output_rows=rows,
+        output_bytes=size,
+    )

@@ -25,7 +25,6 @@ from stratalog.pipeline.check import load_whole_audit
 from stratalog.pipeline.jobs import check_herd, place_of, require
 from stratalog.pipeline.materialize import Merge, latest_by_key
 from stratalog.pipeline.outputs import HerdSize, measure_herd
-from stratalog.pipeline.run.options import RunOptions
 from stratalog.pipeline.run.run_report import (
     STAGES,
     Failure,
@@ -38,7 +37,7 @@ from stratalog.pipeline.run.run_report import (
     largest_logs,
     size_bins,
 )
-from stratalog.pipeline.run.stages import Stages
+from stratalog.pipeline.run.stages import RunOptions, Stages
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import PatientStore, open_store, redact
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt
-from stratalog.herd import Herd, RolledUp, RollUpOptions, roll_up
+from stratalog.herd import COMPACTION, Herd, RolledUp, RollUpOptions, check_name, roll_up
 from stratalog.pipeline.check import (
     HerdScrub,
     HerdScrubOptions,
@@ -21,7 +21,7 @@ from stratalog.pipeline.check import (
 )
 from stratalog.pipeline.collect import HerdCollect, HerdCollectOptions, collect_herd
 from stratalog.pipeline.compact import HerdCompact, HerdCompactOptions, compact_herd
-from stratalog.pipeline.jobs import Trouble
+from stratalog.pipeline.jobs import Trouble, check_job_cursor, require
 from stratalog.pipeline.materialize import (
     Materialized,
     MaterializeOptions,
@@ -29,7 +29,6 @@ from stratalog.pipeline.materialize import (
     Merge,
     materialize,
 )
-from stratalog.pipeline.run.options import RunOptions
 from stratalog.pipeline.run.run_report import Proof, Stage, StageReport, texts_of
 from stratalog.runtime import Runtime
 from stratalog.store import CountedStore, open_store
@@ -40,6 +39,43 @@ OnStage = Callable[[Stage, int, int, str], None]
 """Called with a stage, how much of it is done, how much there is, and of what."""
 
 _UNITS = {"plan": "logs looked at", "merge": "tasks", "publish": "logs published"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run does in each stage."""
+
+    job: str = "latest"
+    """The name of the job whose outputs are made."""
+
+    cursor: str = COMPACTION
+    """The cursor up to which logs are compacted."""
+
+    age_s: float = 0.0
+    """Materialize what has waited for so long. 0 is all that waits."""
+
+    records: int = 10_000
+    """Materialize at once what has so many records waiting."""
+
+    interval_s: float = 5.0
+    """How long slow readers get before anything is deleted."""
+
+    sweep: bool = False
+    """Also delete the objects that nothing links."""
+
+    keep_audits: int = 10
+    """How many audits are kept."""
+
+    measure: bool = True
+    """Measure the herd before and after: one or two reads a log, each time."""
+
+    def __post_init__(self) -> None:
+        check_name(self.job, "job")
+        check_job_cursor(self.cursor)
+        require(self.age_s >= 0, "age_s is not negative")
+        require(self.records >= 1, "records is at least 1")
+        require(self.interval_s >= 0, "interval_s is not negative")
+        require(self.keep_audits >= 1, "keep_audits is at least 1")
 
 
 @dataclass
