@@ -48,7 +48,7 @@ def place(
 
 
 def defaults(master: str, **environment: str) -> dict[str, str]:
-    return default_settings(master, cores=6, memory_bytes=16 * GIB, environment=environment)
+    return default_settings(master, environment, cores=6, memory_bytes=16 * GIB)
 
 
 def test_a_local_session_puts_its_scratch_where_tmpdir_says() -> None:

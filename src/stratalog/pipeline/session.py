@@ -26,21 +26,17 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from stratalog.errors import Invalid
 from stratalog.pipeline.spark import (
-    addresses_of,
     check_conf,
     choose_place,
-    cores_here,
     default_settings,
     jvm_environment,
     launch_jvm,
-    memory_bytes_here,
     readable_spark_errors,
-    require_answer,
     require_connect,
+    require_master,
     require_pyspark,
     silence_pyspark,
     site_settings,
@@ -51,10 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["has_session", "open_session", "require_pyspark", "session"]
-
-CONNECT_PORT = 15002
-
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
 def open_session(
@@ -149,12 +141,7 @@ def _set_all(spark: SparkSession, conf: Mapping[str, str]) -> None:
 def _open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    require_connect()
-    address = urlsplit(url)
-    if not any(proxy in os.environ for proxy in _PROXIES):
-        require_answer(
-            "Spark Connect server", [(str(address.hostname), address.port or CONNECT_PORT)]
-        )
+    require_connect(url)
     spark = SparkSession.builder.remote(url).getOrCreate()
     _set_all(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     return spark
@@ -172,14 +159,11 @@ def _open_classic(
             "this process was a client of Spark Connect, and PySpark cannot be both",
             hint="Open the session in a process of its own.",
         )
-    if master.startswith("spark://"):
-        require_answer("Spark master", addresses_of(master.removeprefix("spark://")))
+    require_master(master)
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = dict(conf)
     if not is_submitted:
-        defaults = default_settings(
-            master, cores=cores_here(), memory_bytes=memory_bytes_here(), environment=os.environ
-        )
+        defaults = default_settings(master, os.environ)
         settings = {
             "spark.master": master,
             "spark.app.name": name,

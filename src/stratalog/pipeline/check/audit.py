@@ -16,7 +16,6 @@ Persisted: keep stable.
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -128,15 +127,19 @@ async def put_part(
     table = pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rows], SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    path = partial(_part_path, run, runtime)
-    return await put_once(root, path, sink.getvalue().to_pybytes(), Patience(runtime, TIMEOUT_S))
+    data = sink.getvalue().to_pybytes()
+
+    def path() -> str:
+        return f"{AUDITS_PREFIX}{run}/part-{runtime.new_id()}.parquet"
+
+    return await put_once(root, path, data, Patience(runtime, TIMEOUT_S))
 
 
 async def put_audit(root: Store, audit: Audit, runtime: Runtime = DEFAULT_RUNTIME) -> None:
     """End the run: from now on it is there, with all its parts."""
     stated = msgspec.structs.replace(audit, format=FORMAT)
-    path = partial(str, _audit_path(audit.run))
-    await put_once(root, path, stated.to_json(), Patience(runtime, TIMEOUT_S))
+    path = _audit_path(audit.run)
+    await put_once(root, lambda: path, stated.to_json(), Patience(runtime, TIMEOUT_S))
 
 
 async def runs(root: Store) -> list[str]:
@@ -219,10 +222,6 @@ def _root(place: str) -> Store:
 
 def _audit_path(run: str) -> str:
     return f"{AUDITS_PREFIX}{run}/{AUDIT}"
-
-
-def _part_path(run: str, runtime: Runtime) -> str:
-    return f"{AUDITS_PREFIX}{run}/part-{runtime.new_id()}.parquet"
 
 
 async def _objects(root: Store) -> AsyncIterator[tuple[str, str, str]]:

@@ -31,6 +31,7 @@ Persisted: keep stable.
 import hashlib
 import io
 import logging
+from itertools import count
 from typing import ClassVar
 
 import pyarrow as pa
@@ -214,17 +215,10 @@ class IndexNames:
 
     def __init__(self, runtime: Runtime) -> None:
         self._incarnation = runtime.new_id(INCARNATION_LENGTH)
-        self._count = 0
+        self._numbers = count(1)
 
-    def part(self) -> str:
-        return self._next("parquet")
-
-    def gone(self) -> str:
-        return self._next("ixs")
-
-    def _next(self, ending: str) -> str:
-        self._count += 1
-        return f"{INDEX_PREFIX}{self._incarnation}-{self._count}.{ending}"
+    def next(self, ending: str) -> str:
+        return f"{INDEX_PREFIX}{self._incarnation}-{next(self._numbers)}.{ending}"
 
 
 def encode_rows(rows: pa.Table) -> bytes:
@@ -251,7 +245,7 @@ async def store_part(
 ) -> IndexPart:
     """Upload rows of a bucket as a part."""
     data = encode_rows(rows)
-    path = await put_once(store, names.part, data, patience)
+    path = await put_once(store, lambda: names.next("parquet"), data, patience)
     return IndexPart(
         path=path,
         bucket=bucket,
@@ -268,7 +262,7 @@ async def store_gone(
     if not offsets:
         return None
     data = offsets.to_bytes()
-    path = await put_once(store, names.gone, data, patience)
+    path = await put_once(store, lambda: names.next("ixs"), data, patience)
     return GoneSet(path=path, members=len(offsets), num_bytes=len(data))
 
 

@@ -20,7 +20,7 @@ from stratalog.objectlog.compaction import Group, Replaced, Rewrite, Rewriter
 from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.stored import ByteCache, Snapshot, UploadNames
 from stratalog.objectlog.tree import Tree
-from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
+from stratalog.pipeline.spark import OnProgress, in_groups, in_tasks, slots_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store
 
@@ -51,7 +51,7 @@ def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions)
             rewriter = _rewriter(place, live, options)
             return await rewriter.rewrite(groups, guard.names, on_progress)
         shares = [
-            _Share(place, each, _within(live, each), guard.incarnation, options)
+            _Share(place, tuple(each), _within(live, each), guard.incarnation, options)
             for each in _shares_of(groups, slots_of(spark))
         ]
         loop = asyncio.get_running_loop()
@@ -100,20 +100,10 @@ def _rewriter(place: str, live: IndexSet, options: CompactOptions) -> Rewriter:
     return Rewriter(store, Tree(store, ByteCache[Snapshot](0)), live, options, DEFAULT_RUNTIME)
 
 
-def _shares_of(groups: Sequence[Group], slots: int) -> Iterator[tuple[Group, ...]]:
+def _shares_of(groups: Sequence[Group], slots: int) -> Iterator[list[Group]]:
     """Neighbours of about the same size, as many as keep the session busy."""
     whole = sum(map(_bytes_of, groups))
-    room = min(TASK_BYTES, -(-whole // slots))
-    share: list[Group] = []
-    size = 0
-    for each in groups:
-        if share and size + _bytes_of(each) / 2 > room:
-            yield tuple(share)
-            share, size = [], 0
-        share.append(each)
-        size += _bytes_of(each)
-    if share:
-        yield tuple(share)
+    return in_groups(groups, _bytes_of, min(TASK_BYTES, -(-whole // slots)), evenly=True)
 
 
 def _bytes_of(group: Group) -> int:

@@ -14,6 +14,8 @@ what is merged differently from one day on stands beside what was merged before.
 attribute ``identity``, a text, is therefore refused where the last one had another.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal

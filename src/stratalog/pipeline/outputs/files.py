@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -134,7 +135,7 @@ class _Uploads:
         self._target = target
         self._root = open_store(target.root_url)
         self._run = DEFAULT_RUNTIME.new_id(INCARNATION_LENGTH)
-        self._names = 0
+        self._numbers = count(1)
         self._under_way: deque[tuple[int, Future[str], str, int, str]] = deque()
         self._bytes = 0
         self._done: list[tuple[str, str, int, int, str]] = []
@@ -171,5 +172,4 @@ class _Uploads:
         return await put_once(folder, self._new_name, data, Patience(DEFAULT_RUNTIME, TIMEOUT_S))
 
     def _new_name(self) -> str:
-        self._names += 1
-        return f"{self._run}-{self._names}.parquet"
+        return f"{self._run}-{next(self._numbers)}.parquet"

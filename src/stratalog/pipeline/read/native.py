@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -224,7 +224,7 @@ def _read_listed(
         (folder / LIST_FOLDER / "0").write_text("\n".join(lines), encoding="utf-8")
         reader = spark.read.schema(ddl).options(**READ_OPTIONS)
         frame = reader.parquet(f"file:{folder}")
-        taken = len(_java(frame).inputFiles())
+        taken = len(cast(Any, frame)._jdf.inputFiles())
         return frame if taken == len({name for name, _, _ in files}) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -252,7 +252,3 @@ def _timestamp(time_us: Column) -> Column:
 def _jvm(spark: SparkSession) -> Any:
     """The other half of a classic session."""
     return spark._jvm
-
-
-def _java(frame: Any) -> Any:
-    return frame._jdf

@@ -141,9 +141,8 @@ async def part_of(
 
     ``url`` is where tasks find the log; ``store`` is the same place, open in this process.
     """
-    tree = Tree(store, ByteCache(PLANNING_CACHE_BYTES))
-    async with contextlib.aclosing(tree.walk(manifest, window)) as walk:
-        return Part(url, tuple([fragment async for fragment in walk]), window, log)
+    tree = Tree(store, ByteCache[Snapshot](PLANNING_CACHE_BYTES))
+    return await _filled(Part(url, (), window, log), tree, manifest.entries, window)
 
 
 async def _chosen(root: Store, logs: Sequence[str] | None) -> list[LogRef]:

@@ -72,9 +72,9 @@ def release_guards(target: Target, incarnations: Sequence[str]) -> None:
     async def release() -> None:
         store = PatientStore(open_store(target.url), DEFAULT_RUNTIME, RELEASE_TIMEOUT_S)
         guards = UploadGuardStore(store)
-        if target.job is not None:
-            await guards.release(target.job)
         own = [] if target.job is None else [target.job]
+        for job in own:
+            await guards.release(job)
         await guards.remove([*incarnations, *own])
 
     try:

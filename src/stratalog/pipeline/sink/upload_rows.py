@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ def upload_rows(
                     break
             if len(under_way) >= UPLOADS_MAX:
                 fragments.append(under_way.popleft().result())
-            under_way.append(_begin(upload, bodies))
+            under_way.append(loop_thread().relay(partial(upload.upload, bodies)))
         fragments += [each.result() for each in under_way]
     except BaseException:
         if upload is not None:
@@ -95,10 +96,6 @@ def _is_there(upload: BulkUpload, query: str | None, number: int | None, *, in_o
         log.warning("batch %d of %r is taken for written: the last one is %d", number, query, last)
     noted(manifest, batch)  # has room for the query
     return is_linked(manifest, batch)
-
-
-def _begin(upload: BulkUpload, bodies: pa.Array) -> Future[UploadedFragment]:
-    return loop_thread().relay(lambda: upload.upload(bodies))
 
 
 def _give_up(upload: BulkUpload) -> None:

@@ -7,18 +7,11 @@ from stratalog.pipeline.spark.errors import (
 )
 from stratalog.pipeline.spark.jvm import jvm_environment, launch_jvm, silence_pyspark
 from stratalog.pipeline.spark.progress import OnProgress, is_remote, slots_of, watched
-from stratalog.pipeline.spark.requirements import (
-    addresses_of,
-    require_answer,
-    require_connect,
-    require_pyspark,
-)
+from stratalog.pipeline.spark.requirements import require_connect, require_master, require_pyspark
 from stratalog.pipeline.spark.settings import (
     check_conf,
     choose_place,
-    cores_here,
     default_settings,
-    memory_bytes_here,
     site_settings,
     wants_to_hear,
 )

@@ -33,8 +33,9 @@ USUAL_HOMES = (
     "/usr/local/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
 )
 
-_RELEASE = re.compile(r'^JAVA_VERSION="?([^"\s]+)', re.MULTILINE)
-_VERSION = re.compile(r'(?:java\.specification\.version = |version ")([^"\s]+)')
+_VERSION = re.compile(
+    r'(?:^JAVA_VERSION="?|java\.specification\.version = |version ")([^"\s]+)', re.MULTILINE
+)
 _HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
 
 
@@ -100,14 +101,8 @@ def major_of(version: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def major_in_release(text: str) -> int | None:
-    """The major version that the file ``release`` in a Java's home states."""
-    found = _RELEASE.search(text)
-    return major_of(found[1]) if found else None
-
-
-def major_in_output(text: str) -> int | None:
-    """The major version that ``java -version`` prints."""
+def major_in(text: str) -> int | None:
+    """The major version in the file ``release`` of a Java's home, or in what ``java`` prints."""
     found = _VERSION.search(text)
     return major_of(found[1]) if found else None
 
@@ -177,7 +172,7 @@ def _examine(place: str, home: Path, java: Path | None = None) -> Java | Unfit:
         release = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return _ask(place, home, program)
-    major = major_in_release(release)
+    major = major_in(release)
     return _ask(place, home, program) if major is None else judge(place, home, major)
 
 
@@ -200,4 +195,4 @@ def _ask(place: str, home: Path, program: Path) -> Java | Unfit:
     if done.returncode != 0:
         return Unfit(place, f"does not start (exit code {done.returncode})")
     found = _HOME.search(printed)
-    return judge(place, Path(found[1].strip()) if found else home, major_in_output(printed))
+    return judge(place, Path(found[1].strip()) if found else home, major_in(printed))

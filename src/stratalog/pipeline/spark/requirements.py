@@ -1,6 +1,7 @@
 """What a session needs to be there: packages of Python, and a server that answers."""
 
 import importlib.util
+import os
 import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -8,7 +9,10 @@ from urllib.parse import urlsplit
 from stratalog.errors import Invalid, Unavailable
 
 CONNECT_TIMEOUT_S = 10.0
+CONNECT_PORT = 15002
 MASTER_PORT = 7077
+
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 # What Spark Connect imports, and the package that has it.
 CONNECT_PACKAGES = {
@@ -31,8 +35,8 @@ def require_pyspark() -> None:
         )
 
 
-def require_connect() -> None:
-    """Refuse to open a session of Spark Connect without the packages that it imports."""
+def require_connect(url: str) -> None:
+    """Refuse to open a session without the packages that it imports, or without a server."""
     from pyspark import __version__
 
     missing = [package for module, package in CONNECT_PACKAGES.items() if not has_module(module)]
@@ -41,6 +45,25 @@ def require_connect() -> None:
             f"Spark Connect needs packages that are not installed: {', '.join(missing)}",
             hint=f'Install them: `pip install "pyspark[connect]=={__version__}"`.',
         )
+    address = urlsplit(url)
+    if not any(proxy in os.environ for proxy in _PROXIES):
+        _require_answer(
+            "Spark Connect server", [(str(address.hostname), address.port or CONNECT_PORT)]
+        )
+
+
+def require_master(master: str) -> None:
+    """Refuse to open a session on a cluster whose master does not answer."""
+    if not master.startswith("spark://"):
+        return
+    try:
+        parts = [urlsplit(f"//{each}") for each in master.removeprefix("spark://").split(",")]
+        addresses = [(part.hostname or "", part.port or MASTER_PORT) for part in parts]
+    except ValueError as error:
+        raise Invalid(
+            f"not the URL of a Spark master: {master}", hint="Write spark://host:7077."
+        ) from error
+    _require_answer("Spark master", addresses)
 
 
 def has_module(module: str) -> bool:
@@ -51,7 +74,7 @@ def has_module(module: str) -> bool:
         return False
 
 
-def require_answer(what: str, addresses: Sequence[tuple[str, int]]) -> None:
+def _require_answer(what: str, addresses: Sequence[tuple[str, int]]) -> None:
     """Spark itself would try for a minute, or for ten, before it says that nothing is there."""
     for address in addresses:
         try:
@@ -64,14 +87,3 @@ def require_answer(what: str, addresses: Sequence[tuple[str, int]]) -> None:
         f"no {what} answers at {places}",
         hint="Check that it runs, and that this machine can reach it.",
     )
-
-
-def addresses_of(text: str) -> list[tuple[str, int]]:
-    """``host:port,host:port`` taken apart."""
-    try:
-        parts = [urlsplit(f"//{each}") for each in text.split(",")]
-        return [(part.hostname or "", part.port or MASTER_PORT) for part in parts]
-    except ValueError as error:
-        raise Invalid(
-            f"not the URL of a Spark master: spark://{text}", hint="Write spark://host:7077."
-        ) from error

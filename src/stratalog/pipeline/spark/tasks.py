@@ -119,12 +119,18 @@ def in_groups(
     size_of: Callable[[T], float],
     size_max: float,
     count_max: int | None = None,
+    *,
+    evenly: bool = False,
 ) -> Iterator[list[T]]:
-    """Neighbours in groups of at most this size, and of one item at least."""
+    """Neighbours in groups of at most this size, and of one item at least.
+
+    ``evenly``: of about this size, since up to half of the last item may be too much.
+    """
+    share = 0.5 if evenly else 1.0
     group: list[T] = []
     size = 0.0
     for item in items:
-        if group and (size + size_of(item) > size_max or len(group) == count_max):
+        if group and (size + share * size_of(item) > size_max or len(group) == count_max):
             yield group
             group, size = [], 0.0
         group.append(item)
