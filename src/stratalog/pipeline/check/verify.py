@@ -30,8 +30,8 @@ from stratalog.pipeline.jobs import (
     Held,
     HerdJob,
     Trouble,
-    check_cursor_and_job,
-    check_here_max,
+    check_names,
+    require,
 )
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -60,8 +60,8 @@ class HerdVerifyOptions:
     """So many logs are looked at by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        check_cursor_and_job(self.cursor, self.job)
-        check_here_max(self.here_max)
+        check_names(self.cursor, self.job)
+        require(self.here_max >= 0, "here_max is not negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

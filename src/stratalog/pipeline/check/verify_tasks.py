@@ -29,12 +29,11 @@ from stratalog.objectlog.stored import (
     Manifest,
     Snapshot,
     SnapshotPointer,
-    is_being_destroyed,
     load_any_manifest,
 )
 from stratalog.objectlog.tree import Tree
 from stratalog.pipeline.check.findings import Finding
-from stratalog.pipeline.jobs import LogRef, has_lost_manifest
+from stratalog.pipeline.jobs import LogRef, check_alive, has_lost_manifest
 from stratalog.pipeline.outputs import Output, OutputFile, Outputs, bytes_of, folder_of
 from stratalog.store import PrefixedStore, Store
 
@@ -108,8 +107,7 @@ class LookAtLog:
         manifest, damages = await _manifest_of(store)
         if manifest is None:
             return _seen(ref, None, None, None, [*_of_damages(ref, damages)])
-        if is_being_destroyed(manifest):
-            raise NotFound(f"the log {ref.label} is being destroyed", path=MANIFEST_PATH)
+        check_alive(manifest, ref.label)
         damages += await _damages_at_the_ends(tree_of(store), manifest)
         cursor = await offset_of(store, self.cursor)
         output = await self._output_of(root, ref.id)

@@ -35,8 +35,8 @@ from stratalog.pipeline.jobs import (
     HerdJob,
     LogRef,
     Trouble,
-    check_cursor_and_job,
-    check_here_max,
+    check_names,
+    require,
 )
 from stratalog.pipeline.outputs import OUTPUT, Outputs, bytes_of, decode_output, folder_of
 from stratalog.pipeline.spark import OnProgress
@@ -70,8 +70,8 @@ class HerdCollectOptions:
     """So many logs are collected by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        check_cursor_and_job(self.cursor, self.job)
-        check_here_max(self.here_max)
+        check_names(self.cursor, self.job)
+        require(self.here_max >= 0, "here_max is not negative")
         CollectorOptions(interval_s=self.interval_s, timeout_s=self.timeout_s)
 
 

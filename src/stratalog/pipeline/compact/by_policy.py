@@ -30,13 +30,7 @@ from stratalog.pipeline.compact.by_key import compact_logs_by_key
 from stratalog.pipeline.compact.by_query import live_by_query
 from stratalog.pipeline.compact.compacted_logs import CompactedLog, compacted_log
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
-from stratalog.pipeline.jobs import (
-    Dropped,
-    HerdJob,
-    LogRef,
-    Trouble,
-    check_here_max,
-)
+from stratalog.pipeline.jobs import Dropped, HerdJob, LogRef, Trouble, require
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage, open_store
@@ -59,7 +53,7 @@ class HerdCompactOptions:
     """So many logs are rewritten by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        check_here_max(self.here_max)
+        require(self.here_max >= 0, "here_max is not negative")
         CompactOptions(interval_s=self.interval_s, timeout_s=self.timeout_s)
 
 

@@ -51,15 +51,7 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.objectlog.tree import delete_surely
 from stratalog.runtime import Runtime
-from stratalog.store import (
-    Document,
-    Patience,
-    Store,
-    Superseded,
-    Version,
-    put_once,
-    read_version,
-)
+from stratalog.store import Document, Patience, Store, Superseded, Version, put_once, read_version
 
 log = logging.getLogger(__name__)
 

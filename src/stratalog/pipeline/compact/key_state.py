@@ -3,10 +3,9 @@
 import logging
 from dataclasses import dataclass
 
-from stratalog.errors import NotFound
-from stratalog.objectlog.stored import MANIFEST_PATH, is_being_destroyed, load_manifest
+from stratalog.objectlog.stored import load_manifest
 from stratalog.pipeline.compact.key_index import TIMEOUT_S, KeyIndex, load_index
-from stratalog.pipeline.jobs import LogRef
+from stratalog.pipeline.jobs import LogRef, check_alive
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store
 
@@ -55,8 +54,7 @@ async def read_key_state(
     index, etag = await load_index(store)
     manifest, _ = await load_manifest(store)
     manifest.check_writable()
-    if is_being_destroyed(manifest):
-        raise NotFound(f"the log at {store.url} is being destroyed", path=MANIFEST_PATH)
+    check_alive(manifest, f"at {store.url}")
     tail = manifest.tail.offset
     up_to = tail if up_to is None else min(up_to, tail)
     if index is not None:

@@ -105,10 +105,16 @@ class HerdJob:
         if len(refs) <= here_max:
             done = do(refs)
         else:
-            shares = shares_of(refs, slots_of(self.spark) * tasks_per_slot)
+            shares = self.shares(refs, tasks_per_slot)
             done = LogResults.joined(in_tasks(self.spark, shares, do, on_progress))
         self.add(done.gone, done.troubles, done.usage)
         return done
+
+    def shares(self, refs: Sequence[LogRef], tasks_per_slot: int) -> list[tuple[LogRef, ...]]:
+        """The logs in shares of about the same number, for so many tasks or more."""
+        tasks = slots_of(self.spark) * tasks_per_slot
+        size = max(1, min(LOGS_PER_TASK_MAX, -(-len(refs) // max(1, tasks))))
+        return [tuple(refs[start : start + size]) for start in range(0, len(refs), size)]
 
     def add(
         self, gone: int = 0, troubles: Sequence[Trouble] = (), usage: Usage | None = None
@@ -132,12 +138,6 @@ class HerdJob:
             seconds=self.seconds,
             usage=self.usage,
         )
-
-
-def shares_of(refs: Sequence[LogRef], tasks: int) -> list[tuple[LogRef, ...]]:
-    """The logs in shares of about the same number, for so many tasks or more."""
-    size = max(1, min(LOGS_PER_TASK_MAX, -(-len(refs) // max(1, tasks))))
-    return [tuple(refs[start : start + size]) for start in range(0, len(refs), size)]
 
 
 async def _do_all(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from stratalog.errors import NotFound
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, log_store, servers
 from stratalog.objectlog import located
+from stratalog.objectlog.stored import MANIFEST_PATH, Manifest, is_being_destroyed
 from stratalog.ordered import gather_bounded
 from stratalog.pipeline.spark import check_reachable
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -68,6 +69,12 @@ async def check_herd(root: Store) -> None:
         f"there is no herd at {root.url}",
         hint="Check the spelling, or create its first log: `stratalog herd create`.",
     )
+
+
+def check_alive(manifest: Manifest, log: str) -> None:
+    """``NotFound`` for a log that is being destroyed."""
+    if is_being_destroyed(manifest):
+        raise NotFound(f"the log {log} is being destroyed", path=MANIFEST_PATH)
 
 
 async def resolve(root: Store, ref: LogRef) -> tuple[LogRef, Store]:

@@ -18,24 +18,11 @@ from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, StratalogError
-from stratalog.herd import COMPACTION, check_name
+from stratalog.herd import COMPACTION
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import (
-    LOGS_AT_ONCE,
-    Counted,
-    HerdJob,
-    Trouble,
-    check_job_cursor,
-    require,
-)
+from stratalog.pipeline.jobs import LOGS_AT_ONCE, Counted, HerdJob, Trouble, check_job, require
 from stratalog.pipeline.materialize.merge import Merge
-from stratalog.pipeline.materialize.merge_job import (
-    Merged,
-    MergeJob,
-    Work,
-    failure_of,
-    is_fault_of_data,
-)
+from stratalog.pipeline.materialize.merge_job import Merged, MergeJob, Work, failure_of
 from stratalog.pipeline.materialize.plan import Planner
 from stratalog.pipeline.outputs import FILE_BYTES, Outputs
 from stratalog.pipeline.read import SPLIT_BYTES
@@ -75,8 +62,7 @@ class MaterializeOptions:
     """Whether each record is hashed: what is merged may be collected from the log afterwards."""
 
     def __post_init__(self) -> None:
-        check_name(self.job, "job")
-        check_job_cursor(self.cursor)
+        check_job(self.job, self.cursor)
         require(self.split_bytes >= 1, "split_bytes is at least 1")
         require(self.file_bytes >= 1, "file_bytes is at least 1")
         require(self.logs_at_once >= 1, "logs_at_once is at least 1")
@@ -262,10 +248,9 @@ class _Run:
             self._herd.add(usage=_requests_of(works, merged))
             return merged, []
         except Exception as error:
-            failure = failure_of(error)
+            failure, is_of_data = failure_of(error)
             if failure is None or failure is error:
                 raise
-            is_of_data = is_fault_of_data(error)
         if isinstance(failure, Invalid):
             if is_of_data:
                 return None, self._halves(works, failure)

@@ -187,17 +187,15 @@ def is_fault_of_data(error: Exception) -> bool:
     return state is not None and state.startswith(FAULTS_OF_DATA)
 
 
-def failure_of(error: Exception) -> StratalogError | None:
-    """What an error of the job amounts to. None if it is neither Spark's nor ours."""
-    failure = tidy_error(error)
-    if failure is None or not isinstance(error, PySparkException):
-        return failure
-    if isinstance(failure, Unavailable) and is_fault_of_data(error):
-        return Invalid(
+def failure_of(error: Exception) -> tuple[StratalogError | None, bool]:
+    """What an error of the job amounts to, if it is Spark's or ours, and whether it is of data."""
+    failure, is_of_data = tidy_error(error), is_fault_of_data(error)
+    if isinstance(failure, Unavailable) and is_of_data:
+        failure = Invalid(
             f"the merge failed: {failure}",
             hint="Let the merge cope with such a record, or leave its log out.",
         )
-    return failure
+    return failure, is_of_data
 
 
 def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[Trouble]:

@@ -21,14 +21,9 @@ import msgspec
 from stratalog.errors import Conflict, Corrupt, Exists, NotFound, StratalogError, Trimmed, Unknown
 from stratalog.herd import COMPACTION, check_name, log_store
 from stratalog.objectlog.holds import Cursor, CursorStore
-from stratalog.objectlog.stored import (
-    FORMAT,
-    MANIFEST_PATH,
-    Manifest,
-    is_being_destroyed,
-    load_manifest,
-)
+from stratalog.objectlog.stored import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.tree import delete_surely
+from stratalog.pipeline.jobs import check_alive
 from stratalog.pipeline.outputs.output import (
     OUTPUT,
     Output,
@@ -129,8 +124,7 @@ class Outputs:
         stored = await self._document(log_id).read()
         output = None if stored is None else stored.value
         manifest = await self._load_manifest(log_id)
-        if is_being_destroyed(manifest):
-            raise NotFound(f"the log {log_id} is being destroyed", path=MANIFEST_PATH)
+        check_alive(manifest, log_id)
         if cursor is not None:
             self._check_owner(cursor)
         if output is not None and output.is_published:

@@ -26,15 +26,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import (
-    broadcast,
-    coalesce,
-    col,
-    lit,
-    raise_error,
-    timestamp_micros,
-    unix_millis,
-)
+from pyspark.sql import functions as sf
 
 from stratalog.objectlog.stored import Fragment, is_relative
 from stratalog.objectlog.tree import Window
@@ -128,32 +120,32 @@ class _Files:
         frame = _read_listed(spark, self.listed, ddl)
         if frame is None:
             return None
-        offset, time_us = col(first), col("timestamp_us")
+        offset, time_us = sf.col(first), sf.col("timestamp_us")
         if self.foreign:
             offset, time_us = offset.cast("bigint"), time_us.cast("bigint")
         if not self.has_notes:
             return frame.select(offset.alias("offset"), _timestamp(time_us), "body")
-        note = unix_millis(col("_metadata.file_modification_time")).alias("note")
-        joined = frame.select("*", note).join(broadcast(self._table(spark)), "note", "left")
-        stray = raise_error(lit("a row is of a file that was not planned"))
+        note = sf.unix_millis(sf.col("_metadata.file_modification_time")).alias("note")
+        joined = frame.select("*", note).join(sf.broadcast(self._table(spark)), "note", "left")
+        stray = sf.raise_error(sf.lit("a row is of a file that was not planned"))
         if self.relative:
-            offset = coalesce(col("start") + offset, stray.cast("bigint"))
-            time_us = coalesce(col("time_us"), time_us)
-        columns = [offset.alias("offset"), _timestamp(time_us), col("body")]
+            offset = sf.coalesce(sf.col("start") + offset, stray.cast("bigint"))
+            time_us = sf.coalesce(sf.col("time_us"), time_us)
+        columns = [offset.alias("offset"), _timestamp(time_us), sf.col("body")]
         if any(log is not None for _, _, log in self.notes):
-            columns.append(coalesce(col("log"), stray.cast("string")).alias("log"))
+            columns.append(sf.coalesce(sf.col("log"), stray.cast("string")).alias("log"))
         return joined.select(*columns)
 
     def within(self, frame: DataFrame, window: Window) -> DataFrame:
         """The rows that belong to the window. An entry with a time was already chosen by it."""
         if window.from_offset:
-            frame = frame.where(col("offset") >= window.from_offset)
+            frame = frame.where(sf.col("offset") >= window.from_offset)
         if window.to_offset is not None:
-            frame = frame.where(col("offset") < window.to_offset)
+            frame = frame.where(sf.col("offset") < window.to_offset)
         if self.several_times and window.from_timestamp_us is not None:
-            frame = frame.where(col("timestamp") >= _timestamp(lit(window.from_timestamp_us)))
+            frame = frame.where(sf.col("timestamp") >= _timestamp(sf.lit(window.from_timestamp_us)))
         if self.several_times and window.to_timestamp_us is not None:
-            frame = frame.where(col("timestamp") < _timestamp(lit(window.to_timestamp_us)))
+            frame = frame.where(sf.col("timestamp") < _timestamp(sf.lit(window.to_timestamp_us)))
         return frame
 
     def _table(self, spark: SparkSession) -> DataFrame:
@@ -246,7 +238,7 @@ def _line(file: tuple[str, int, int]) -> str:
 
 
 def _timestamp(time_us: Column) -> Column:
-    return timestamp_micros(time_us).alias("timestamp")
+    return sf.timestamp_micros(time_us).alias("timestamp")
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -19,19 +19,10 @@ from typing import TypeVar
 from stratalog.errors import Conflict, Denied, NotFound, StratalogError, Trimmed
 from stratalog.herd import is_name
 from stratalog.objectlog.holds import Pin, PinStore
-from stratalog.objectlog.stored import (
-    MANIFEST_PATH,
-    ByteCache,
-    Entry,
-    Fragment,
-    Manifest,
-    Snapshot,
-    is_being_destroyed,
-    load_manifest,
-)
+from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest, Snapshot, load_manifest
 from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import LogRef, find_logs, has_lost_manifest, resolve
+from stratalog.pipeline.jobs import LogRef, check_alive, find_logs, has_lost_manifest, resolve
 from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import below
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -189,8 +180,7 @@ async def _planned(store: Store, part: Part, hold: Hold | None, required_from: i
 
 
 def _check(manifest: Manifest, url: str, required_from: int) -> None:
-    if is_being_destroyed(manifest):
-        raise NotFound(f"the log at {url} is being destroyed", path=MANIFEST_PATH)
+    check_alive(manifest, f"at {url}")
     first = manifest.first_offset
     if 0 < required_from < first:
         raise Trimmed(

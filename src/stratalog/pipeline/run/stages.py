@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt
-from stratalog.herd import COMPACTION, Herd, RolledUp, RollUpOptions, check_name, roll_up
+from stratalog.herd import COMPACTION, Herd, RolledUp, RollUpOptions, roll_up
 from stratalog.pipeline.check import (
     HerdScrub,
     HerdScrubOptions,
@@ -21,7 +21,7 @@ from stratalog.pipeline.check import (
 )
 from stratalog.pipeline.collect import HerdCollect, HerdCollectOptions, collect_herd
 from stratalog.pipeline.compact import HerdCompact, HerdCompactOptions, compact_herd
-from stratalog.pipeline.jobs import Trouble, check_job_cursor, require
+from stratalog.pipeline.jobs import Trouble, check_job, require
 from stratalog.pipeline.materialize import (
     Materialized,
     MaterializeOptions,
@@ -70,8 +70,7 @@ class RunOptions:
     """Measure the herd before and after: one or two reads a log, each time."""
 
     def __post_init__(self) -> None:
-        check_name(self.job, "job")
-        check_job_cursor(self.cursor)
+        check_job(self.job, self.cursor)
         require(self.age_s >= 0, "age_s is not negative")
         require(self.records >= 1, "records is at least 1")
         require(self.interval_s >= 0, "interval_s is not negative")
