@@ -60,8 +60,6 @@ SCHEMA = pa.schema(
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One row of the table."""
-
     object: str
     log: str | None
     log_id: str

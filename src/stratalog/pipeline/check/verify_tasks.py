@@ -70,8 +70,6 @@ class LogVerify:
 
 @dataclass(frozen=True, slots=True)
 class LookAtLog:
-    """Looks at one log after the other."""
-
     cursor: str
     job: str | None
     records: bool

@@ -127,8 +127,6 @@ def compact_herd(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A log with a policy."""
-
     ref: LogRef
     policy: Policy
     first_offset: int
@@ -265,8 +263,6 @@ async def _look(root: Store, ref: LogRef) -> _Found | None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a query has said about one log."""
-
     rule: Live
     live: IndexSet
     up_to: int
@@ -276,7 +272,6 @@ class _Asked:
 async def _compact(
     all_asked: Mapping[str, _Asked], options: HerdCompactOptions, root: Store, ref: LogRef
 ) -> CompactedLog:
-    """Drop what does not live."""
     asked, store = all_asked[ref.id], log_store(root, ref.id)
 
     async def still_wanted(_: Intent) -> None:
@@ -323,7 +318,6 @@ class _Settling:
 
 
 def _options_of_one(options: HerdCompactOptions, live_share_min: float) -> CompactOptions:
-    """How one log is compacted whose policy has this share."""
     return CompactOptions(
         live_share_min=live_share_min,
         interval_s=options.interval_s,

@@ -102,7 +102,6 @@ def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def tail_of(place: str) -> int:
-    """The offset after the last record."""
     store = open_store(place)
     manifest, _ = loop_thread().run(lambda: load_manifest(store))
     return manifest.tail.offset

@@ -235,7 +235,6 @@ def encode_rows(rows: pa.Table) -> bytes:
 async def store_part(
     store: Store, rows: pa.Table, bucket: int, names: IndexNames, patience: Patience
 ) -> IndexPart:
-    """Upload rows of a bucket as a part."""
     data = encode_rows(rows)
     path = await put_once(store, lambda: names.next("parquet"), data, patience)
     return IndexPart(

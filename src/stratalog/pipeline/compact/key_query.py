@@ -40,6 +40,7 @@ from stratalog.pipeline.read import (
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     PICKLED_DDL,
+    batch_of,
     frame_of,
     slots_of,
     tidy_error,
@@ -52,13 +53,20 @@ BUCKET_BITS = 16
 BUCKETS_MAX = (1 << BUCKET_BITS) - 1
 PARTS_PER_BUCKET_MAX = 8
 
-_ORDERS = pa.schema([pa.field("unit", pa.int32()), pa.field("work", pa.binary())])
+_ORDERS = pa.schema(
+    [
+        ("unit", pa.int32()),
+        ("key", pa.binary()),
+        ("offset", pa.int64()),
+        ("timestamp_us", pa.int64()),
+        ("tombstone", pa.bool_()),
+        ("work", pa.binary()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one log."""
-
     part: Part
     """Its new records, and where they are."""
 
@@ -117,8 +125,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found out about one log."""
-
     read: int
     verdict: Verdict
     buckets: int
@@ -171,21 +177,8 @@ def _judged(frame: DataFrame, tasks: int) -> DataFrame:
 
 
 def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
-    columns = [
-        pa.array(range(len(works)), pa.int32()),
-        pa.array([pickle.dumps(work) for work in works], pa.binary()),
-    ]
-    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_ORDERS))
-    nothing = [
-        sf.lit(None).cast(kind).alias(name)
-        for name, kind in (
-            ("key", "binary"),
-            ("offset", "bigint"),
-            ("timestamp_us", "bigint"),
-            ("tombstone", "boolean"),
-        )
-    ]
-    return frame.select("unit", *nothing, "work")
+    rows = [(unit, None, None, None, None, pickle.dumps(work)) for unit, work in enumerate(works)]
+    return spark.createDataFrame(pa.Table.from_batches([batch_of(rows, _ORDERS)]))
 
 
 def _new_rows(

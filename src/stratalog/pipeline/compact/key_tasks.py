@@ -61,8 +61,6 @@ class UnitWork:
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
-    """What came of one unit."""
-
     log: int
     read: int
     verdict: Verdict
@@ -78,7 +76,6 @@ def judge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[UnitWork, pa.Table]]:
-    """Each unit and its new rows."""
     taken = [*batches]
     if not taken:
         return

@@ -32,8 +32,6 @@ TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one task rewrites."""
-
     place: str
     groups: tuple[Group, ...]
     live: IndexSet

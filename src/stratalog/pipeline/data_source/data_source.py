@@ -59,8 +59,6 @@ def register(spark: SparkSession) -> None:
 
 
 class SplitPartition(InputPartition):
-    """What one task reads."""
-
     def __init__(self, split: Split) -> None:
         self.split = split
 

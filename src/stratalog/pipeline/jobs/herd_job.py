@@ -45,8 +45,6 @@ class Ended(TypedDict):
 
 
 class HerdJob:
-    """One run of a job."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -72,7 +70,6 @@ class HerdJob:
 
     @property
     def seconds(self) -> float:
-        """How long the job has been running."""
         return (self.runtime.now_us() - self.started_us) / 1e6
 
     def find(
@@ -131,7 +128,6 @@ class HerdJob:
         return result
 
     def ended(self) -> Ended:
-        """What it has come to."""
         return Ended(
             gone=self.gone,
             troubles=tuple(self.troubles),

@@ -29,8 +29,6 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LogResult(Generic[T]):
-    """What a job came to in one log."""
-
     ref: LogRef
     value: T | None = None
     error: StratalogError | None = None
@@ -69,18 +67,14 @@ class LogResults(Generic[T]):
 
     @property
     def gone(self) -> int:
-        """How many of the logs were dropped."""
         return sum(each.is_gone for each in self.results)
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """The logs that failed, and why."""
         return tuple(filter(None, (each.trouble for each in self.results)))
 
 
 class Counted:
-    """How many records all logs come to."""
-
     __slots__ = ()
     logs: tuple[Any, ...]
 
@@ -91,8 +85,6 @@ class Counted:
 
 
 class Held(Counted):
-    """What all logs hold."""
-
     __slots__ = ()
 
     @property
@@ -101,8 +93,6 @@ class Held(Counted):
 
 
 class Dropped(Counted):
-    """What went from all logs."""
-
     __slots__ = ()
 
     @property

@@ -175,8 +175,6 @@ def materialize(
 
 
 class _Run:
-    """One run, and what it has done so far."""
-
     def __init__(
         self,
         herd: HerdJob,

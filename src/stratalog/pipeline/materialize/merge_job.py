@@ -87,8 +87,6 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """One merge over many logs."""
-
     spark: SparkSession
     place: str
     """The root of the herd, as every worker can open it."""

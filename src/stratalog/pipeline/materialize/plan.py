@@ -16,8 +16,6 @@ from stratalog.pipeline.spark import below
 
 
 class Planner:
-    """Finds what there is to merge in logs."""
-
     def __init__(self, herd: HerdJob, outputs: Outputs, job: str, identity: str | None) -> None:
         """``identity`` is that of the merge, if it has one."""
         self._herd = herd

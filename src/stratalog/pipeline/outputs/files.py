@@ -43,8 +43,6 @@ FILES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a job's files go."""
-
     root_url: str
     job: str
     ids: Mapping[str, str]

@@ -49,8 +49,6 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """What one task reads."""
-
     root_url: str
     files: tuple[StoredFile, ...]
 

@@ -98,7 +98,6 @@ def is_herd(options: Mapping[str, str]) -> bool:
 
 
 def parse_read(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read."""
     given = Given(options)
     given.check_names(READ_NAMES, others=STREAM_NAMES, where="spark.readStream")
     herd = given.flag("herd", default=False)
@@ -127,7 +126,6 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream(options: Mapping[str, str]) -> StreamOptions:
-    """The options of a streaming read."""
     given = Given(options)
     if given.flag("herd", default=False):
         raise Invalid(

@@ -127,8 +127,6 @@ def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime
 
 
 class _Run:
-    """One run."""
-
     def __init__(
         self,
         spark: SparkSession,

@@ -93,7 +93,6 @@ def columns(
 
 
 def legend(names: Sequence[str]) -> str:
-    """Which colour is what."""
     keys = (
         f'<span class="key"><i class="s{number}"></i>{escape(name)}</span>'
         for number, name in enumerate(names)

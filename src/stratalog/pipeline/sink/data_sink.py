@@ -54,8 +54,6 @@ def stream_writer(
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a DataFrame."""
-
     def __init__(self, target: Target) -> None:
         self._target = target
 
@@ -77,8 +75,6 @@ class BatchSink(DataSourceArrowWriter):
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Writes one micro-batch of a stream."""
-
     def __init__(self, target: Target) -> None:
         self._target = target
 

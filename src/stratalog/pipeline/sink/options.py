@@ -62,7 +62,6 @@ class Target:
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """The options of a write."""
     given = Given(options)
     given.check_names(STREAM_WRITE_NAMES if streaming else WRITE_NAMES)
     query, batch = given.text("queryId"), given.whole("batchId", 0)

@@ -30,8 +30,6 @@ RECORD_BYTES_MAX = WriterOptions.record_bytes_max
 
 @dataclass
 class Uploaded(WriterCommitMessage):
-    """What one task has stored."""
-
     fragments: tuple[UploadedFragment, ...] = ()
     query: str | None = None
 

@@ -203,8 +203,6 @@ def _carried(text: str) -> StratalogError | None:
 
 
 class _Raised(NamedTuple):
-    """What the end of a traceback says."""
-
     name: str
     message: str
     frame: str

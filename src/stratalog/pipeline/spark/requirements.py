@@ -67,7 +67,6 @@ def require_master(master: str) -> None:
 
 
 def has_module(module: str) -> bool:
-    """Whether a module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):

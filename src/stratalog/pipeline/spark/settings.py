@@ -152,7 +152,6 @@ def wants_to_hear(conf: Mapping[str, str]) -> bool:
 
 
 def _cores_here() -> int:
-    """The cores that this process may use."""
     can_tell = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
 

@@ -22,7 +22,6 @@ def below(url: str, path: str) -> str:
 
 
 def is_cloud(url: str) -> bool:
-    """Whether the place is in a bucket."""
     scheme, mark, _ = url.partition("://")
     return bool(mark) and scheme.lower() in CLOUD_SCHEMES
 
