@@ -108,7 +108,7 @@ class LookAtLog:
         check_alive(manifest, ref.label)
         damages += await _damages_at_the_ends(tree_of(store), manifest)
         cursor = await offset_of(store, self.cursor)
-        output = await self._output_of(root, ref.id)
+        output = None if self.job is None else await Outputs(root, self.job).find(ref.id)
         sizes = {} if output is None else await self._sizes_of(root, ref.id)
         newest = (await _manifest_of(store))[0] or manifest
         findings = [
@@ -118,14 +118,6 @@ class LookAtLog:
             *await self._of_files(root, ref, output, sizes),
         ]
         return _seen(ref, manifest, cursor, output, findings)
-
-    async def _output_of(self, root: Store, log_id: str) -> Output | None:
-        if self.job is None:
-            return None
-        try:
-            return await Outputs(root, self.job).load(log_id)
-        except NotFound:
-            return None
 
     async def _sizes_of(self, root: Store, log_id: str) -> dict[str, int]:
         assert self.job is not None

@@ -27,8 +27,13 @@ from stratalog.objectlog.compaction import DEFAULT_OPTIONS
 from stratalog.objectlog.holds import PolicyStore
 from stratalog.objectlog.stored import Live, check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
-from stratalog.pipeline.compact.compacted_logs import CompactedLog, CompactedLogs, compacted_log
+from stratalog.pipeline.compact.apply_verdict import (
+    CompactedLog,
+    CompactedLogs,
+    Judged,
+    apply_verdict,
+    compacted_log,
+)
 from stratalog.pipeline.compact.key_index import is_about_the_index
 from stratalog.pipeline.compact.key_query import Answer, Question, ask
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey, KeyRule, checked_rule

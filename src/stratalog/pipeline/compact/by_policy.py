@@ -26,9 +26,9 @@ from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import Compactor, Intent
 from stratalog.objectlog.holds import PolicyStore, Retained
 from stratalog.objectlog.stored import Live, Policy, load_manifest
+from stratalog.pipeline.compact.apply_verdict import CompactedLog, compacted_log
 from stratalog.pipeline.compact.by_key import compact_logs_by_key
 from stratalog.pipeline.compact.by_query import live_by_query
-from stratalog.pipeline.compact.compacted_logs import CompactedLog, compacted_log
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
 from stratalog.pipeline.jobs import Dropped, HerdJob, LogRef, Trouble, require
 from stratalog.pipeline.spark import OnProgress

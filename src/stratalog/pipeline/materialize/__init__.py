@@ -3,9 +3,8 @@
 from stratalog.pipeline.materialize.job import (
     Materialized,
     MaterializedLog,
-    MaterializeOptions,
     MaterializeProgress,
     materialize,
 )
 from stratalog.pipeline.materialize.merge import Merge, latest_by_key
-from stratalog.pipeline.materialize.merge_job import is_fault_of_data
+from stratalog.pipeline.materialize.merge_job import MaterializeOptions, is_fault_of_data

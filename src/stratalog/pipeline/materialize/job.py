@@ -18,14 +18,18 @@ from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, StratalogError
-from stratalog.herd import COMPACTION
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import LOGS_AT_ONCE, Counted, HerdJob, Trouble, check_job, require
+from stratalog.pipeline.jobs import LOGS_AT_ONCE, Counted, HerdJob, Trouble
 from stratalog.pipeline.materialize.merge import Merge
-from stratalog.pipeline.materialize.merge_job import Merged, MergeJob, Work, failure_of
+from stratalog.pipeline.materialize.merge_job import (
+    MaterializeOptions,
+    Merged,
+    MergeJob,
+    Work,
+    failure_of,
+)
 from stratalog.pipeline.materialize.plan import Planner
-from stratalog.pipeline.outputs import FILE_BYTES, Outputs
-from stratalog.pipeline.read import SPLIT_BYTES
+from stratalog.pipeline.outputs import Outputs
 from stratalog.pipeline.spark import watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Usage
@@ -37,35 +41,6 @@ UNMERGED_MAX = 8
 """More logs than so many with a record that the merge refuses, and the run fails."""
 
 Phase = Literal["plan", "merge", "publish"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaterializeOptions:
-    """How a job merges, and under which names."""
-
-    job: str = "latest"
-    """The name of the job: its outputs lie under it."""
-
-    cursor: str = COMPACTION
-    """The cursor that says up to where a log is merged. Each job needs one of its own."""
-
-    split_bytes: int = SPLIT_BYTES
-    """About how many bytes of a log a task reads."""
-
-    file_bytes: int = FILE_BYTES
-    """About how large a file of an output may be."""
-
-    logs_at_once: int = 5000
-    """How many logs share one Spark job at most."""
-
-    verify: bool = True
-    """Whether each record is hashed: what is merged may be collected from the log afterwards."""
-
-    def __post_init__(self) -> None:
-        check_job(self.job, self.cursor)
-        require(self.split_bytes >= 1, "split_bytes is at least 1")
-        require(self.file_bytes >= 1, "file_bytes is at least 1")
-        require(self.logs_at_once >= 1, "logs_at_once is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +136,7 @@ def materialize(
     if logs is not None and log_ids is not None:
         raise Invalid("logs are named or given by their ids, not both", hint="Leave one out.")
     herd = HerdJob(spark, root_url, runtime)
-    merging = MergeJob(
-        spark,
-        herd.place,
-        merge,
-        options.job,
-        options.split_bytes,
-        options.file_bytes,
-        options.verify,
-    )
+    merging = MergeJob(spark, herd.place, merge, options)
     merging.check()
     return _Run(herd, merging, options, on_progress).run(logs, log_ids)
 

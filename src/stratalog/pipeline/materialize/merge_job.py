@@ -23,10 +23,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
+from stratalog.herd import COMPACTION
 from stratalog.invariants import invariant
-from stratalog.pipeline.jobs import Trouble
+from stratalog.pipeline.jobs import Trouble, check_job, require
 from stratalog.pipeline.materialize.merge import Merge
 from stratalog.pipeline.outputs import (
+    FILE_BYTES,
     FILES,
     FileSplit,
     Output,
@@ -38,7 +40,7 @@ from stratalog.pipeline.outputs import (
     splits_of,
     write_files,
 )
-from stratalog.pipeline.read import Part, Split, records_of, split_evenly
+from stratalog.pipeline.read import SPLIT_BYTES, Part, Split, records_of, split_evenly
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     frame_of,
@@ -54,6 +56,35 @@ BATCH_BYTES = 4 << 20
 TASKS_MAX = 10_000
 FAULTS_OF_DATA = ("22", "P0")
 """Classes of SQLSTATE: a value that does not fit an expression, an error that one raised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaterializeOptions:
+    """How a job merges, and under which names."""
+
+    job: str = "latest"
+    """The name of the job: its outputs lie under it."""
+
+    cursor: str = COMPACTION
+    """The cursor that says up to where a log is merged. Each job needs one of its own."""
+
+    split_bytes: int = SPLIT_BYTES
+    """About how many bytes of a log a task reads."""
+
+    file_bytes: int = FILE_BYTES
+    """About how large a file of an output may be."""
+
+    logs_at_once: int = 5000
+    """How many logs share one Spark job at most."""
+
+    verify: bool = True
+    """Whether each record is hashed: what is merged may be collected from the log afterwards."""
+
+    def __post_init__(self) -> None:
+        check_job(self.job, self.cursor)
+        require(self.split_bytes >= 1, "split_bytes is at least 1")
+        require(self.file_bytes >= 1, "file_bytes is at least 1")
+        require(self.logs_at_once >= 1, "logs_at_once is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +123,7 @@ class MergeJob:
     """The root of the herd, as every worker can open it."""
 
     merge: Merge
-    job: str
-    split_bytes: int
-    file_bytes: int
-    verify: bool
+    options: MaterializeOptions
 
     def check(self) -> None:
         """Refuse a merge that Spark does not understand, or that loses the column ``log``."""
@@ -103,10 +131,10 @@ class MergeJob:
 
     def run(self, works: Sequence[Work]) -> Merged:
         """Merge and upload. Raises what Spark raises, but for a merge that does not fit."""
-        last = frame_of_outputs(self.spark, self.place, self.job, _last_of(works))
+        last = frame_of_outputs(self.spark, self.place, self.options.job, _last_of(works))
         merged, schema = self._merged(last, self._added(works))
         ids = {work.name: work.state.log_id for work in works}
-        target = Target(self.place, self.job, ids, self.file_bytes)
+        target = Target(self.place, self.options.job, ids, self.options.file_bytes)
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with whole_errors():
@@ -122,10 +150,10 @@ class MergeJob:
 
     def troubles_of(self, works: Sequence[Work]) -> list[Trouble]:
         """Read everything once more: which logs cannot be read, and why."""
-        verify = self.verify
+        verify = self.options.verify
         items: list[Split | FileSplit] = [
             *self._splits(works),
-            *splits_of(self.place, self.job, _last_of(works), self.split_bytes),
+            *splits_of(self.place, self.options.job, _last_of(works), self.options.split_bytes),
         ]
 
         def look(item: Split | FileSplit) -> list[Trouble]:
@@ -136,14 +164,14 @@ class MergeJob:
 
     def _splits(self, works: Sequence[Work]) -> list[Split]:
         parts = [work.part for work in works]
-        splits = split_evenly(parts, self.split_bytes, slots_of(self.spark))
+        splits = split_evenly(parts, self.options.split_bytes, slots_of(self.spark))
         planned = sum(len(part.fragments) for part in parts)
         read = sum(len(part.fragments) for split in splits for part in split.parts)
         invariant(planned == read, "every fragment that was planned is read once")
         return splits
 
     def _added(self, works: Sequence[Work]) -> DataFrame:
-        verify = self.verify
+        verify = self.options.verify
 
         def read(split: Split) -> Iterator[pa.RecordBatch]:
             with whole_errors():
@@ -170,8 +198,8 @@ class MergeJob:
 
     def _by_log(self, merged: DataFrame, schema: StructType, works: Sequence[Work]) -> DataFrame:
         """The rows of a log together in one task; those of a large one in several."""
-        sizes = {work.name: _ceil(work.num_bytes, self.file_bytes) for work in works}
-        whole = _ceil(sum(work.num_bytes for work in works), self.file_bytes)
+        sizes = {work.name: _ceil(work.num_bytes, self.options.file_bytes) for work in works}
+        whole = _ceil(sum(work.num_bytes for work in works), self.options.file_bytes)
         tasks = min(TASKS_MAX, max(whole, min(len(works), slots_of(self.spark))))
         large = {name: min(size, tasks) for name, size in sizes.items() if size > 1}
         return merged.repartitionById(tasks, _task_of(schema, tasks, large)).sortWithinPartitions(

@@ -184,16 +184,21 @@ class Outputs:
         assert failure is not None
         raise failure
 
-    async def load(self, log_id: str) -> Output:
-        """The output as it is now. ``NotFound`` if none was published."""
+    async def find(self, log_id: str) -> Output | None:
+        """The output as it is now, if one was published."""
         found = await self._document(log_id).read()
-        if found is None or not found.value.is_published:
+        return None if found is None or not found.value.is_published else found.value
+
+    async def load(self, log_id: str) -> Output:
+        """The same. ``NotFound`` if none was published."""
+        output = await self.find(log_id)
+        if output is None:
             raise NotFound(
                 f"the job {self._job!r} has no output of the log {log_id}",
                 path=self._path(log_id),
                 hint="Materialize it first.",
             )
-        return found.value
+        return output
 
     async def tidy(self, log_id: str) -> tuple[str, ...]:
         """Delete the files that nothing names and nobody can publish any more; gives their names.

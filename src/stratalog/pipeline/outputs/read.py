@@ -79,7 +79,7 @@ async def _load_all(place: str, job: str, logs: Sequence[str] | None) -> list[Ou
     async def load(ref: LogRef) -> Output | None:
         try:
             found, _ = await resolve(root, ref)
-            return await outputs.load(found.id)
+            return await outputs.find(found.id)
         except NotFound:
             return None
 
@@ -169,11 +169,8 @@ async def _fetch(root: Store, stored: StoredFile) -> bytes:
 async def _missing(root: Store, stored: StoredFile) -> StratalogError:
     """Why a file is not there: newer versions took its place, or it was lost."""
     _, job, log_id = stored.folder.split("/")
-    try:
-        current = (await Outputs(root, job).load(log_id)).names
-    except NotFound:
-        current = frozenset()
-    if stored.file.path in current:
+    current = await Outputs(root, job).find(log_id)
+    if current is not None and stored.file.path in current.names:
         return Corrupt(f"{stored.path} is missing although OUTPUT names it", path=stored.path)
     return NotFound(
         f"{stored.path} was replaced while it was read",

@@ -1,12 +1,10 @@
 """How much a herd holds: records and bytes of each log, read off the manifests."""
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from stratalog.errors import NotFound
 from stratalog.herd import log_store
 from stratalog.objectlog.stored import Manifest, load_any_manifest
 from stratalog.pipeline.jobs import Held, HerdJob, LogRef
@@ -63,16 +61,12 @@ def measure_herd(
 
 async def _measure(job: str | None, root: Store, ref: LogRef) -> LogSize:
     manifest, _ = await load_any_manifest(log_store(root, ref.id))
-    rows = size = 0
-    if job is not None:
-        with suppress(NotFound):
-            output = await Outputs(root, job).load(ref.id)
-            rows, size = output.rows, output.num_bytes
+    output = None if job is None else await Outputs(root, job).find(ref.id)
     return LogSize(
         log=ref.name or manifest.name,
         log_id=ref.id,
         records=manifest.count,
         num_bytes=bytes_of(manifest),
-        output_rows=rows,
-        output_bytes=size,
+        output_rows=0 if output is None else output.rows,
+        output_bytes=0 if output is None else output.num_bytes,
     )
