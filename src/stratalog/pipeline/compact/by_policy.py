@@ -238,7 +238,8 @@ def _settle(
     judged = {each.log_id: each.up_to for each in done}
     work = [each for each in found if each.ref.id in judged or each.policy.retain is not None]
     up_to_date = [each for each in work if each.ref.id in judged or not each.has_news]
-    settling = _Settling(
+    settling = partial(
+        _settle_one,
         {each.ref.id: each.policy for each in work},
         judged,
         {each.ref.id: each.tail for each in up_to_date},
@@ -287,34 +288,32 @@ async def _compact(
     return compacted_log(ref, ref.name, done.up_to, done, live=len(asked.live))
 
 
-@dataclass(frozen=True, slots=True)
-class _Settling:
-    """Moves the cursor of a policy, then notes how far its rule was asked.
+async def _settle_one(
+    policies: Mapping[str, Policy],
+    judged: Mapping[str, int],
+    up_to_date: Mapping[str, int],
+    root: Store,
+    ref: LogRef,
+) -> LogRetained:
+    """Move the cursor of a policy, then note how far its rule was asked.
 
     In this order: the note changes the policy, and retention wants it as it was loaded.
+    ``up_to_date`` are the logs of which everything was judged, up to these offsets.
     """
-
-    policies: Mapping[str, Policy]
-    judged: Mapping[str, int]
-    up_to_date: Mapping[str, int]
-    """The logs of which everything was judged, up to these offsets."""
-
-    async def __call__(self, root: Store, ref: LogRef) -> LogRetained:
-        policy, store = self.policies[ref.id], PolicyStore(log_store(root, ref.id))
-        kept = Retained(0, 0, 0)
-        if policy.retain is not None:
-            judged = None if policy.live is None else self.up_to_date.get(ref.id)
-            by_size = ref.id in self.up_to_date
-            kept = await store.retain(policy, by_size=by_size, judged=judged)
-        if ref.id in self.judged:
-            await store.note_judged(policy, self.judged[ref.id])
-        return LogRetained(
-            log=ref.name,
-            log_id=ref.id,
-            offset_before=kept.offset_before,
-            offset=kept.offset,
-            num_bytes=kept.num_bytes,
-        )
+    policy, store = policies[ref.id], PolicyStore(log_store(root, ref.id))
+    kept = Retained(0, 0, 0)
+    if policy.retain is not None:
+        whole = None if policy.live is None else up_to_date.get(ref.id)
+        kept = await store.retain(policy, by_size=ref.id in up_to_date, judged=whole)
+    if ref.id in judged:
+        await store.note_judged(policy, judged[ref.id])
+    return LogRetained(
+        log=ref.name,
+        log_id=ref.id,
+        offset_before=kept.offset_before,
+        offset=kept.offset,
+        num_bytes=kept.num_bytes,
+    )
 
 
 def _options_of_one(options: HerdCompactOptions, live_share_min: float) -> CompactOptions:

@@ -192,7 +192,9 @@ def _new_rows(
     if not any(question.part.fragments for question in questions):
         return None
     code = sf.lit(codes[0]).cast("bigint")
-    records = _of_one_log(spark, questions[0].part) if native and len(questions) == 1 else None
+    records, first = None, questions[0].part
+    if native and len(questions) == 1 and why_not_native(spark, first.url) is None:
+        records = native_frame(spark, [replace(first, log=None)], first.window)
     if records is None:
         parts = [
             replace(question.part, log=str(code))
@@ -211,13 +213,6 @@ def _new_rows(
         "tombstone",
         sf.lit(None).cast("binary").alias("work"),
     )
-
-
-def _of_one_log(spark: SparkSession, part: Part) -> DataFrame | None:
-    """Its records natively. None if Spark cannot do that."""
-    if why_not_native(spark, part.url) is not None:
-        return None
-    return native_frame(spark, [replace(part, log=None)], part.window)
 
 
 def _unit_of(code: Column) -> Column:

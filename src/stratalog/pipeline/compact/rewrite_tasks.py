@@ -7,7 +7,7 @@ other names; what the first attempt has left is swept.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -45,12 +45,14 @@ def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions)
     async def rewrite(
         groups: Sequence[Group], live: IndexSet, guard: UploadGuard, on_progress: OnProgress | None
     ) -> list[Replaced]:
-        if sum(map(_bytes_of, groups)) <= HERE_BYTES_MAX:
+        whole = sum(map(_bytes_of, groups))
+        if whole <= HERE_BYTES_MAX:
             rewriter = _rewriter(place, live, options)
             return await rewriter.rewrite(groups, guard.names, on_progress)
+        room = min(TASK_BYTES, -(-whole // slots_of(spark)))  # for as many as keep it busy
         shares = [
             _Share(place, tuple(each), _within(live, each), guard.incarnation, options)
-            for each in _shares_of(groups, slots_of(spark))
+            for each in in_groups(groups, _bytes_of, room, evenly=True)
         ]
         loop = asyncio.get_running_loop()
         return await _to_its_end(loop.run_in_executor(None, _run, spark, shares, on_progress))
@@ -96,12 +98,6 @@ def _in_task(share: _Share) -> list[Replaced]:
 def _rewriter(place: str, live: IndexSet, options: CompactOptions) -> Rewriter:
     store = PatientStore(open_store(place), DEFAULT_RUNTIME, options.timeout_s)
     return Rewriter(store, Tree(store, ByteCache[Snapshot](0)), live, options, DEFAULT_RUNTIME)
-
-
-def _shares_of(groups: Sequence[Group], slots: int) -> Iterator[list[Group]]:
-    """Neighbours of about the same size, as many as keep the session busy."""
-    whole = sum(map(_bytes_of, groups))
-    return in_groups(groups, _bytes_of, min(TASK_BYTES, -(-whole // slots)), evenly=True)
 
 
 def _bytes_of(group: Group) -> int:

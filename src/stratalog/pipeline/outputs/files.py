@@ -167,7 +167,7 @@ class _Uploads:
         self._bytes -= size
 
     async def _put(self, folder: Store, data: bytes) -> str:
-        return await put_once(folder, self._new_name, data, Patience(DEFAULT_RUNTIME, TIMEOUT_S))
+        def name() -> str:
+            return f"{self._run}-{next(self._numbers)}.parquet"
 
-    def _new_name(self) -> str:
-        return f"{self._run}-{next(self._numbers)}.parquet"
+        return await put_once(folder, name, data, Patience(DEFAULT_RUNTIME, TIMEOUT_S))

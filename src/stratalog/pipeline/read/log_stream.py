@@ -92,7 +92,8 @@ class LogStream:
         await self.done(start)
         await self._look()
         self._check_end(start)
-        low, limit = self._readable(start), self._limit()
+        low = self._readable(start)
+        limit = self.tail if self._stops_at is None else min(self._stops_at, self.tail)
         if limit <= low:
             self._pause_s = self._pause_s or POLL_S_MIN
             return max(start, limit)
@@ -196,9 +197,6 @@ class LogStream:
             await asyncio.sleep(self._pause_s)
             self._pause_s = min(1.5 * self._pause_s, POLL_S_MAX)
         await self._reader.refresh()
-
-    def _limit(self) -> int:
-        return self.tail if self._stops_at is None else min(self._stops_at, self.tail)
 
     def _readable(self, start: int) -> int:
         """Where reading can begin: at ``start``, or later if loss of data was allowed."""

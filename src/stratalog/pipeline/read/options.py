@@ -231,13 +231,10 @@ class Given:
                     "several paths were given",
                     hint="Read one log, or a herd (the option herd), or join reads with union.",
                 )
-            near = _nearest(key, by_key)
-            raise Invalid(
-                f"there is no option {key}",
-                hint=f"Did you mean {by_key[near]}?"
-                if near
-                else f"The options are {', '.join(sorted(by_key.values()))}.",
-            )
+            hint = f"The options are {', '.join(sorted(by_key.values()))}."
+            for near in difflib.get_close_matches(key, by_key, n=1):
+                hint = f"Did you mean {by_key[near]}?"
+            raise Invalid(f"there is no option {key}", hint=hint)
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower())
@@ -299,10 +296,6 @@ def _pin_s(given: Given) -> float | None:
     if asked_s is not None:
         raise Invalid("pinSeconds without a pin means nothing", hint="Leave out one of the two.")
     return None
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, [*known], n=1, cutoff=0.6)), None)
 
 
 def _wrong(name: str, value: str, allowed: str) -> Invalid:

@@ -5,10 +5,11 @@ numbers, the stages, the herd before and after, the requests, the largest logs a
 ones, and the proof. It is readable in light and in dark, on paper and by a screen reader.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from html import escape
+from typing import Any
 
 from stratalog._version import __version__
 from stratalog.pipeline.run.run_report import RunReport, StageReport
@@ -206,18 +207,11 @@ def _largest(report: RunReport) -> Iterator[str]:
     if not report.largest:
         return
     yield "<h2>Largest logs</h2>"
+    shown: Sequence[Callable[[Any], str]] = (str, _plain, _plain, _size, _size, _plain, _size)
     yield _table(
         ("log", "records before", "after", "bytes before", "after", "output rows", "output bytes"),
         [
-            (
-                each.log,
-                f"{each.records_before:,}",
-                f"{each.records_after:,}",
-                _size(each.bytes_before),
-                _size(each.bytes_after),
-                f"{each.output_rows:,}",
-                _size(each.output_bytes),
-            )
+            [show(value) for show, value in zip(shown, astuple(each), strict=True)]
             for each in report.largest
         ],
         numbers=(1, 2, 3, 4, 5, 6),

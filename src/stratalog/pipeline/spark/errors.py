@@ -175,12 +175,8 @@ def telling_line(text: str, pattern: re.Pattern[str] = _CONDITION) -> str:
 
 
 def _facts_of(error: StratalogError) -> dict[str, object]:
-    facts: dict[str, object] = {
-        "kind": error.kind,
-        "message": error.message,
-        "hint": error.hint,
-        "path": error.path,
-    }
+    names = ("kind", "message", "hint", "path")
+    facts: dict[str, object] = {name: getattr(error, name) for name in names}
     if isinstance(error, Trimmed):
         facts["first_offset"] = error.first_offset
     return facts
