@@ -157,7 +157,6 @@ async def _digest_of(folder: Store, file: OutputFile) -> str | None:
 
 
 async def offset_of(store: Store, cursor: str) -> int | None:
-    """Where a cursor is. None if there is none."""
     try:
         return (await CursorStore(store).load(cursor)).offset
     except NotFound:

@@ -29,7 +29,7 @@ from stratalog.pipeline.read import (
     Part,
     Place,
     pinned_log,
-    records_in_task,
+    records_of,
     split_evenly,
 )
 from stratalog.pipeline.spark import RECORDS_DDL, absolute_url, frame_of, slots_of
@@ -73,7 +73,7 @@ def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:
     held = loop_thread().run(lambda: _held_elsewhere(place))
     if held:
         splits = split_evenly([Part(place, held)], SPLIT_BYTES, slots_of(spark))
-        read = partial(records_in_task, verify=False)
+        read = partial(records_of, verify=False)
         offsets |= found(frame_of(spark, splits, read, RECORDS_DDL))
     return offsets
 

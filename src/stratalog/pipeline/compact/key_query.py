@@ -33,7 +33,7 @@ from stratalog.pipeline.read import (
     SPLIT_BYTES,
     Part,
     native_frame,
-    records_in_task,
+    records_of,
     split_evenly,
     why_not_native,
 )
@@ -104,7 +104,6 @@ class Question:
         return 2 * gone > self.index.rows or most >= PARTS_PER_BUCKET_MAX
 
     def orders(self, log: int) -> Iterator[UnitWork]:
-        """The order for each of its buckets."""
         index = self.index
         parts: dict[int, list[IndexPart]] = defaultdict(list)
         for part in index.parts if index else ():
@@ -201,7 +200,7 @@ def _new_rows(
             for question, code in zip(questions, codes, strict=True)
         ]
         splits = split_evenly(parts, SPLIT_BYTES, slots_of(spark))
-        make = partial(records_in_task, verify=False)
+        make = partial(records_of, verify=False)
         records = frame_of(spark, splits, make, HERD_RECORDS_DDL)
         code = sf.col("log").cast("bigint")
     rows = rule.applied(records, code.alias("code"))

@@ -18,8 +18,6 @@ GROWTH_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """A log and its index, as they were read."""
-
     ref: LogRef
     name: str | None
     first_offset: int

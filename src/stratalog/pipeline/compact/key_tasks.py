@@ -43,8 +43,6 @@ UNITS_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class UnitWork:
-    """The order for one unit."""
-
     log: int
     """The number of its log in this query."""
 

@@ -37,7 +37,7 @@ from stratalog.pipeline.read import (
     parse_stream,
     plan_herd,
     plan_log,
-    records_in_task,
+    records_of,
     split_evenly,
 )
 from stratalog.pipeline.spark import whole_errors
@@ -66,8 +66,8 @@ class SplitPartition(InputPartition):
 def records_in(partition: InputPartition, *, verify: bool) -> Iterator[pa.RecordBatch]:
     """The records of a partition. Spark makes up an empty one where there is none."""
     if isinstance(partition, SplitPartition):
-        return records_in_task(partition.split, verify=verify)
-    return iter(())
+        with whole_errors():
+            yield from records_of(partition.split, verify=verify)
 
 
 class StratalogSource(DataSource):

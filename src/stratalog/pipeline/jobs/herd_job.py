@@ -36,8 +36,6 @@ Work = Callable[[Store, LogRef], Awaitable[T]]
 
 
 class Ended(TypedDict):
-    """What the result of every job has."""
-
     gone: int
     troubles: tuple[Trouble, ...]
     seconds: float

@@ -174,8 +174,7 @@ class MergeJob:
         verify = self.options.verify
 
         def read(split: Split) -> Iterator[pa.RecordBatch]:
-            with whole_errors():
-                yield from _together(records_of(split, verify=verify))
+            return _together(records_of(split, verify=verify))
 
         return frame_of(self.spark, self._splits(works), read, HERD_RECORDS_DDL)
 

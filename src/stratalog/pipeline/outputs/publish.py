@@ -93,8 +93,6 @@ class OutputState:
 
 
 class Outputs:
-    """The outputs of one job over a herd."""
-
     def __init__(
         self,
         root: Store,

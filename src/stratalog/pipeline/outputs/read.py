@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ from stratalog.pipeline.jobs import LogRef, find_logs, place_of, resolve
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
-from stratalog.pipeline.spark import frame_of, in_groups, whole_errors
+from stratalog.pipeline.spark import frame_of, in_groups
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store, open_store
 
@@ -97,14 +96,8 @@ def frame_of_outputs(
     whole: DataFrame | None = None
     for schema_json, some in by_schema:
         splits = splits_of(root_url, job, [*some])
-
-        def make(split: FileSplit, schema_json: str = schema_json) -> Iterator[pa.RecordBatch]:
-            with whole_errors():
-                yield from rows_of(split, schema_json)
-
-        # Spark takes a schema in either form.
-        schema = cast(str, StructType.fromJson(json.loads(schema_json)))
-        frame = frame_of(spark, splits, make, schema)
+        schema = StructType.fromJson(json.loads(schema_json))
+        frame = frame_of(spark, splits, partial(rows_of, schema_json=schema_json), schema)
         whole = frame if whole is None else whole.unionByName(frame, allowMissingColumns=True)
     return whole
 

@@ -24,7 +24,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.read.fetch import records_in_task
+from stratalog.pipeline.read.fetch import records_of
 from stratalog.pipeline.read.native import native_frame, why_not_native
 from stratalog.pipeline.read.options import PIN_S, PIN_S_MAX, parse_logs, parse_time_us, window_of
 from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_herd, plan_log
@@ -163,7 +163,7 @@ class _Reading:
                 raise _not_native("it does not take the list of files that it is given")
             if frame is None:
                 splits = split_evenly(planned.parts, SPLIT_BYTES, slots_of(spark))
-                read = partial(records_in_task, verify=self.verify)
+                read = partial(records_of, verify=self.verify)
                 frame = frame_of(spark, splits, read, ddl)
             return frame, planned
         except BaseException:

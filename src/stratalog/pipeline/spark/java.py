@@ -49,8 +49,6 @@ class Java:
 
 @dataclass(frozen=True)
 class Unfit:
-    """A Java that was looked at and cannot be used."""
-
     place: str
     why: str
 
@@ -87,7 +85,6 @@ def choose(candidates: Iterable[Java | Unfit]) -> Java:
 
 
 def judge(place: str, home: Path, major: int | None) -> Java | Unfit:
-    """Whether a Java of this version will do."""
     if major is None:
         return Unfit(place, "does not tell its version")
     if major < MAJOR_MIN:

@@ -39,13 +39,17 @@ def frame_of(
     make: Callable[[T], Iterable[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """The batches of all items, in their order, each item in a task of its own."""
+    """The batches of all items, in their order, each item in a task of its own.
+
+    An error that ``make`` raises comes to the driver whole.
+    """
     held = tuple(map(pickle.dumps, items))
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from make(pickle.loads(held[number]))
+        with whole_errors():
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    yield from make(pickle.loads(held[number]))
 
     if not held:
         return spark.createDataFrame([], schema)
@@ -62,7 +66,6 @@ def struct_of(schema: pa.Schema) -> StructType:
 
 
 def batch_of(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as a batch with these columns."""
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -77,9 +80,10 @@ def _frame_of_rows(
     from pyspark.sql import functions as sf
 
     def run(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in items:
-            for item in batch.column("item").to_pylist():
-                yield from make(pickle.loads(item))
+        with whole_errors():
+            for batch in items:
+                for item in batch.column("item").to_pylist():
+                    yield from make(pickle.loads(item))
 
     rows = spark.createDataFrame([*enumerate(map(bytearray, pickled))], ITEMS_DDL)
     return rows.repartitionById(len(pickled), sf.col("number")).mapInArrow(run, schema)
@@ -92,15 +96,9 @@ def in_tasks(
     on_progress: OnProgress | None = None,
 ) -> list[R]:
     """What ``work`` gives for each item, each in a task of its own. All of it travels by pickle."""
-
-    def make(item: T) -> Iterator[pa.RecordBatch]:
-        with whole_errors():
-            done = work(item)
-        yield pickled_batch([done])
-
     with readable_spark_errors(), watched(spark, on_progress):
-        rows = frame_of(spark, items, make, PICKLED_DDL).toArrow()
-    return cast(list[R], unpickled(rows))
+        frame = frame_of(spark, items, lambda item: [pickled_batch([work(item)])], PICKLED_DDL)
+        return cast(list[R], unpickled(frame.toArrow()))
 
 
 def pickled_batch(objects: Sequence[object]) -> pa.RecordBatch:
@@ -110,7 +108,6 @@ def pickled_batch(objects: Sequence[object]) -> pa.RecordBatch:
 
 
 def unpickled(rows: pa.Table) -> list[object]:
-    """The objects in the rows of all tasks."""
     return [pickle.loads(each) for each in rows.column("pickled").to_pylist()]
 
 
