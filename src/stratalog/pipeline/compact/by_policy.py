@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -307,13 +307,7 @@ async def _settle_one(
         kept = await store.retain(policy, by_size=ref.id in up_to_date, judged=whole)
     if ref.id in judged:
         await store.note_judged(policy, judged[ref.id])
-    return LogRetained(
-        log=ref.name,
-        log_id=ref.id,
-        offset_before=kept.offset_before,
-        offset=kept.offset,
-        num_bytes=kept.num_bytes,
-    )
+    return LogRetained(log=ref.name, log_id=ref.id, **asdict(kept))
 
 
 def _options_of_one(options: HerdCompactOptions, live_share_min: float) -> CompactOptions:

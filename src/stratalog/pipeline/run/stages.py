@@ -1,7 +1,7 @@
 """The stages of a run: each begins one job, and reports what it did in the same form."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -29,14 +29,12 @@ from stratalog.pipeline.materialize import (
     Merge,
     materialize,
 )
-from stratalog.pipeline.run.run_report import Proof, Stage, StageReport, texts_of
+from stratalog.pipeline.outputs import HerdSize, measure_herd
+from stratalog.pipeline.run.run_report import OnEvent, Proof, RunEvent, Stage, StageReport, texts_of
 from stratalog.runtime import Runtime
 from stratalog.store import CountedStore, open_store
 
 T = TypeVar("T")
-
-OnStage = Callable[[Stage, int, int, str], None]
-"""Called with a stage, how much of it is done, how much there is, and of what."""
 
 _UNITS = {"plan": "logs looked at", "merge": "tasks", "publish": "logs published"}
 
@@ -86,19 +84,25 @@ class Stages:
     server: str
     merge: Merge | None
     options: RunOptions
-    on_progress: OnStage
+    on_event: OnEvent | None
     runtime: Runtime
-    everything: bool = True
+    everything: bool
     """Whether also what an earlier run has left is compacted and collected."""
 
+    reports: list[StageReport] = field(default_factory=list, init=False)
     proof: Proof | None = field(default=None, init=False)
     findings: tuple[str, ...] | None = field(default=None, init=False)
     _selected: list[str] | None = field(default=None, init=False)
     _materialized: list[str] | None = field(default=None, init=False)
     _retained: Sequence[str] = field(default=(), init=False)
 
-    def do(self, stage: Stage) -> StageReport:
-        """Do one of them. Its time is for the caller to measure."""
+    def measured(self) -> HerdSize:
+        """What the herd holds now, if that is asked for."""
+        if not self.options.measure:
+            return HerdSize()
+        return measure_herd(self.spark, self.place, job=self.options.job)
+
+    def do(self, stage: Stage) -> None:
         work: dict[Stage, Callable[[], StageReport]] = {
             "roll-up": self._roll_up,
             "materialize": self._do_materialize,
@@ -107,7 +111,12 @@ class Stages:
             "scrub": self._scrub,
             "verify": self._verify,
         }
-        return work[stage]()
+        self._emit(RunEvent(kind="begun", stage=stage))
+        started_us = self.runtime.now_us()
+        report = work[stage]()
+        report = replace(report, seconds=(self.runtime.now_us() - started_us) / 1e6)
+        self.reports.append(report)
+        self._emit(RunEvent(kind="ended", stage=stage, report=report))
 
     def _roll_up(self) -> StageReport:
         counted = CountedStore(open_store(self.place))
@@ -138,7 +147,7 @@ class Stages:
         assert self.merge is not None
 
         def on_progress(each: MaterializeProgress) -> None:
-            self.on_progress("materialize", each.done, each.total, _UNITS[each.stage])
+            self._progress("materialize", each.done, each.total, _UNITS[each.stage])
 
         done = materialize(
             self.spark,
@@ -253,9 +262,16 @@ class Stages:
         """What a job comes to, whose progress is that of its stage."""
 
         def on_progress(done: int, total: int) -> None:
-            self.on_progress(stage, done, total, unit)
+            self._progress(stage, done, total, unit)
 
         return begin(self.spark, self.place, on_progress=on_progress, runtime=self.runtime)
+
+    def _progress(self, stage: Stage, done: int, total: int, unit: str) -> None:
+        self._emit(RunEvent(kind="progress", stage=stage, done=done, total=total, unit=unit))
+
+    def _emit(self, event: RunEvent) -> None:
+        if self.on_event is not None:
+            self.on_event(event)
 
 
 def _report(
