@@ -9,7 +9,7 @@ from stratalog.herd import log_store
 from stratalog.objectlog.stored import Manifest, load_any_manifest
 from stratalog.pipeline.jobs import Held, HerdJob, LogRef
 from stratalog.pipeline.outputs.publish import Outputs
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Store, Usage
 
 
@@ -46,15 +46,9 @@ def bytes_of(manifest: Manifest) -> int:
     return sum(entry.num_bytes for entry in manifest.entries)
 
 
-def measure_herd(
-    spark: SparkSession,
-    root_url: str,
-    *,
-    job: str | None = None,
-    runtime: Runtime = DEFAULT_RUNTIME,
-) -> HerdSize:
+def measure_herd(spark: SparkSession, root_url: str, *, job: str | None = None) -> HerdSize:
     """One read for each log, and one more with ``job``. What cannot be read counts for nothing."""
-    measuring = HerdJob(spark, root_url, runtime)
+    measuring = HerdJob(spark, root_url, DEFAULT_RUNTIME)
     logs = measuring.for_each(measuring.find(), partial(_measure, job)).values
     return HerdSize(tuple(logs), measuring.usage)
 

@@ -25,7 +25,7 @@ from stratalog.ordered import gather_bounded
 from stratalog.pipeline.jobs import LogRef, check_alive, find_logs, has_lost_manifest, resolve
 from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import below
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store, open_store
 
 T = TypeVar("T")
@@ -57,14 +57,12 @@ class Hold:
     expires_us: int
 
     @classmethod
-    def lasting(
-        cls, pin_s: float | None, name: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> Hold | None:
+    def lasting(cls, pin_s: float | None, name: str | None = None) -> Hold | None:
         """A hold of so many seconds under a name of its own. None for none."""
         if pin_s is None:
             return None
-        expires_us = runtime.now_us() + int(pin_s * 1_000_000)
-        return cls(name or f"spark_{runtime.new_id(16)}", expires_us)
+        expires_us = DEFAULT_RUNTIME.now_us() + int(pin_s * 1_000_000)
+        return cls(name or f"spark_{DEFAULT_RUNTIME.new_id(16)}", expires_us)
 
     def named_for(self, attempt: int) -> Hold:
         """A name that was given up is not free before the next collection."""
