@@ -3,7 +3,6 @@
 from stratalog.pipeline.spark.errors import readable_spark_errors, tidy_error, whole_errors
 from stratalog.pipeline.spark.jvm import jvm_environment, launch_jvm, silence_pyspark
 from stratalog.pipeline.spark.progress import OnProgress, is_remote, slots_of, watched
-from stratalog.pipeline.spark.requirements import require_connect, require_master, require_pyspark
 from stratalog.pipeline.spark.settings import (
     check_conf,
     choose_place,
