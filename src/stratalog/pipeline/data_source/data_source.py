@@ -22,12 +22,14 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.pipeline.data_source.filter_push_down import narrowed
 from stratalog.pipeline.read import (
+    HERD_RECORDS,
+    RECORDS,
     Hold,
     Planned,
     ReadOptions,
@@ -40,17 +42,12 @@ from stratalog.pipeline.read import (
     records_of,
     split_evenly,
 )
-from stratalog.pipeline.spark import whole_errors
+from stratalog.pipeline.spark import struct_of, whole_errors
 
 FORMAT_NAME = "stratalog"
 
-RECORDS_TYPE = (
-    StructType()
-    .add("offset", LongType(), nullable=False)
-    .add("timestamp", TimestampType(), nullable=False)
-    .add("body", BinaryType(), nullable=False)
-)
-HERD_RECORDS_TYPE = StructType([*RECORDS_TYPE.fields]).add("log", StringType(), nullable=False)
+RECORDS_TYPE = struct_of(RECORDS)
+HERD_RECORDS_TYPE = struct_of(HERD_RECORDS)
 
 
 def register(spark: SparkSession) -> None:
