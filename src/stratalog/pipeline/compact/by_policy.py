@@ -198,7 +198,7 @@ class _Compaction:
 
     def _by_query(self, logs: Sequence[_Found]) -> None:
         """First all queries, one by one: they share the name of a view. Then the rewriting."""
-        asked: dict[str, _Asked] = {}
+        asked: dict[str, tuple[_Found, IndexSet]] = {}
         for each in logs:
             rule = each.policy.live
             assert rule is not None
@@ -209,7 +209,7 @@ class _Compaction:
             except StratalogError as error:
                 self._fail(each, error)
             else:
-                asked[each.ref.id] = _Asked(rule, live, each.tail, each.policy.live_share_min)
+                asked[each.ref.id] = each, live
         refs = [each.ref for each in logs if each.ref.id in asked]
         done = self._job.for_each(
             refs,
@@ -262,30 +262,27 @@ async def _look(root: Store, ref: LogRef) -> _Found | None:
     return _Found(named, policy, manifest.first_offset, manifest.tail.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    rule: Live
-    live: IndexSet
-    up_to: int
-    live_share_min: float
-
-
 async def _compact(
-    all_asked: Mapping[str, _Asked], options: HerdCompactOptions, root: Store, ref: LogRef
+    asked: Mapping[str, tuple[_Found, IndexSet]],
+    options: HerdCompactOptions,
+    root: Store,
+    ref: LogRef,
 ) -> CompactedLog:
-    asked, store = all_asked[ref.id], log_store(root, ref.id)
+    (found, live), store = asked[ref.id], log_store(root, ref.id)
+    rule = found.policy.live
+    assert rule is not None
 
     async def still_wanted(_: Intent) -> None:
-        await PolicyStore(store).check_live(asked.rule)
+        await PolicyStore(store).check_live(rule)
 
     done = await Compactor(
         store,
-        asked.live,
-        asked.up_to,
+        live,
+        found.tail,
         witness=still_wanted,
-        options=_options_of_one(options, asked.live_share_min),
+        options=_options_of_one(options, found.policy.live_share_min),
     ).run()
-    return compacted_log(ref, ref.name, done.up_to, done, live=len(asked.live))
+    return compacted_log(ref, ref.name, done.up_to, done, live=len(live))
 
 
 async def _settle_one(
