@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from stratalog._version import __version__
-from stratalog.pipeline.run.run_report import RunReport, StageReport
+from stratalog.pipeline.run.run_report import RunReport
 from stratalog.pipeline.run.svg_charts import Bar, bars, columns, legend
 
 SHOWN_MAX = 100
@@ -135,7 +135,7 @@ def _stages(report: RunReport) -> Iterator[str]:
                 f"{stage.records:,}",
                 _size(stage.bytes_before),
                 _size(stage.bytes_after),
-                _figures(stage),
+                ", ".join(_figure(name, value) for name, value in stage.figures.items()),
             )
             for stage in report.stages
         ],
@@ -287,10 +287,6 @@ def _table(
         f'<div class="scroll"><table><thead><tr>{top}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
-
-
-def _figures(stage: StageReport) -> str:
-    return ", ".join(_figure(name, value) for name, value in stage.figures.items())
 
 
 def _figure(name: str, value: float | str) -> str:
