@@ -143,7 +143,7 @@ async def _unmarked(
     suspects = [*{each.log_id: each for each in seen if each.waiting}.values()]
     marks = await _read_marks(root, runtime)
     for look in range(LOOKS_MAX):
-        suspects = [each for each in suspects if not marks.cover(each.log_id, each.tail)]
+        suspects = [each for each in suspects if marks.ends.get(each.log_id, 0) < each.tail]
         suspects = await _still_waiting(root, suspects, cursor)
         if not suspects or look == LOOKS_MAX - 1:
             break
@@ -185,10 +185,6 @@ class _Marks:
     count: int
     unread: tuple[str, ...]
     """The dirty logs that could not be read, and why."""
-
-    def cover(self, log_id: str, tail: int) -> bool:
-        """Whether a roll-up will find all records of a log before ``tail``."""
-        return self.ends.get(log_id, 0) >= tail
 
 
 async def _read_marks(root: Store, runtime: Runtime) -> _Marks:

@@ -38,10 +38,6 @@ class Split:
 
     parts: tuple[Part, ...]
 
-    @property
-    def num_bytes(self) -> int:
-        return sum(part.num_bytes for part in self.parts)
-
 
 def split_evenly(
     parts: Iterable[Part], split_bytes: int = SPLIT_BYTES, splits_min: int = 1
