@@ -102,10 +102,6 @@ class Audit(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     partial: bool = False
     """Whether only some logs were asked for."""
 
-    @property
-    def clean(self) -> bool:
-        return not self.damages and not self.troubles
-
 
 def new_run(runtime: Runtime = DEFAULT_RUNTIME) -> str:
     """The name of a run that begins now."""
