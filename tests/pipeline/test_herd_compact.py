@@ -22,7 +22,7 @@ from stratalog.pipeline import (
 )
 from stratalog.pipeline.materialize import MaterializeOptions
 from stratalog.pipeline.run import OnEvent
-from stratalog.pipeline.run.run import _Run
+from stratalog.pipeline.run.run import _run
 from stratalog.pipeline.run.run_report import STAGES, RunReport, Stage
 from stratalog.runtime import DEFAULT_RUNTIME
 
@@ -323,8 +323,8 @@ def test_a_round_obeys_the_policies_of_the_logs_that_changed(
         set_policy(root, name, NEWEST_ONLY)
     fill(root, {"busy": 10}, fragments=2)
     stages: list[Stage] = ["roll-up", "materialize", "compact", "collect"]
-    round_ = _Run(spark, root, "worker", KEY, stages, RUN_NOW, None, DEFAULT_RUNTIME)
-    report = round_.run(everything=False)
+    asked = (spark, root, "worker", KEY, stages, RUN_NOW, None, DEFAULT_RUNTIME)
+    report = _run(*asked, everything=False)
     assert report.ok, report
     assert report.stages[2].figures["looked_at"] == 1
     assert offsets_of(root, "busy") == list(range(66, 71))

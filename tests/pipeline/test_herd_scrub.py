@@ -131,7 +131,7 @@ def test_the_audit_has_a_row_for_each_fragment_and_each_log(
     ).hexdigest() == next(log.actual_sum for log in found.logs if log.log == "good")
     audit = run(load_audit(open_store(damaged)))
     assert (audit.run, audit.damages, audit.records) == (found.run, found.damages, found.records)
-    assert not audit.clean
+    assert audit.damages or audit.troubles
 
 
 def halves(root: str, between: Callable[[], None]) -> dict[str, list[dict[str, Any]]]:

@@ -19,8 +19,7 @@ from stratalog.pipeline.spark.java import (
     find_java,
     install_hint,
     judge,
-    major_in_output,
-    major_in_release,
+    major_in,
     major_of,
 )
 
@@ -60,11 +59,11 @@ def test_a_version_has_a_major_version(version: str, major: int | None) -> None:
 
 
 def test_the_major_version_is_read_from_what_java_says_of_itself() -> None:
-    assert major_in_release('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\nOS_ARCH="x86"\n') == 17
-    assert major_in_release("") is None
-    assert major_in_output(TEMURIN_8) == 8
-    assert major_in_output(SETTINGS) == 21
-    assert major_in_output("Unable to locate a Java Runtime.") is None
+    assert major_in('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\nOS_ARCH="x86"\n') == 17
+    assert major_in("") is None
+    assert major_in(TEMURIN_8) == 8
+    assert major_in(SETTINGS) == 21
+    assert major_in("Unable to locate a Java Runtime.") is None
 
 
 def test_seventeen_is_new_enough() -> None:
@@ -210,7 +209,7 @@ def test_the_java_that_was_found_here_runs() -> None:
     done = subprocess.run(
         [found.home / "bin" / "java", "-version"], capture_output=True, text=True, check=True
     )
-    assert major_in_output(done.stderr) == found.major
+    assert major_in(done.stderr) == found.major
 
 
 # ---- ./dev ------------------------------------------------------------------------------------

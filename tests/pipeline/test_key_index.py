@@ -15,7 +15,7 @@ from objectlog.whole_log import run
 from objectlog.wrapped_stores import PassingStore
 from stratalog.errors import Corrupt, Invalid, Unknown
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.objectlog.stored import FORMAT, load_manifest
 from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
 from stratalog.pipeline.compact.key_index import (
     INDEX_PATH,
@@ -29,7 +29,6 @@ from stratalog.pipeline.compact.key_index import (
     fetch_gone,
     fetch_part,
     load_index,
-    new_index,
     replace_index,
     store_gone,
     store_part,
@@ -140,7 +139,7 @@ class TestStored:
 
 
 def version(*parts: IndexPart) -> KeyIndex:
-    return new_index(
+    return KeyIndex(
         up_to=5,
         rule="rule",
         compacted=None,
@@ -148,7 +147,8 @@ def version(*parts: IndexPart) -> KeyIndex:
         buckets=1,
         parts=parts,
         gone=None,
-        runtime=DEFAULT_RUNTIME,
+        format=FORMAT,
+        write_id=DEFAULT_RUNTIME.new_id(),
     )
 
 
@@ -246,12 +246,13 @@ def test_an_index_is_that_of_this_log_as_it_is() -> None:
                 "compacted": None,
                 "epoch": manifest.sweep_epoch,
             }
-            return new_index(
+            return KeyIndex(
                 **(told | fields),  # type: ignore[arg-type]
                 buckets=1,
                 parts=(),
                 gone=None,
-                runtime=DEFAULT_RUNTIME,
+                format=FORMAT,
+                write_id=DEFAULT_RUNTIME.new_id(),
             )
 
         assert made().why_not(manifest, "rule") is None
@@ -287,7 +288,7 @@ class TestAnErasureMeanwhile:
             keys = [b"ann@example.org" if at == 3 else b"k%d" % max(at, 2) for at in range(1, 51)]
             rows = table_of([(key, at, 0, False) for at, key in enumerate(keys, 1)])
             epoch = (await load_manifest(store))[0].sweep_epoch
-            index = new_index(
+            index = KeyIndex(
                 up_to=51,
                 rule="r",
                 compacted=None,
@@ -295,7 +296,8 @@ class TestAnErasureMeanwhile:
                 buckets=1,
                 parts=(await store_part(store, rows, 0, IndexNames(DEFAULT_RUNTIME), patience()),),
                 gone=None,
-                runtime=DEFAULT_RUNTIME,
+                format=FORMAT,
+                write_id=DEFAULT_RUNTIME.new_id(),
             )
             await replace_index(store, index, None, patience())
             state = await read_key_state(store, LogRef(None, store.url), "r")

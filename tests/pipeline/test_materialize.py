@@ -260,7 +260,7 @@ class TestLatestByKey:
     def test_a_large_plan_travels_as_rows(
         self, spark: SparkSession, logs: Logs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stratalog.pipeline.spark.frames.CLOSURE_BYTES_MAX", 0)
+        monkeypatch.setattr("stratalog.pipeline.spark.tasks.CLOSURE_BYTES_MAX", 0)
         for _ in range(2):
             logs.append_some([f"log-{number}" for number in range(9)])
             logs.run(spark, options=MaterializeOptions(split_bytes=200))

@@ -18,7 +18,6 @@ from jvm import SHORT_LIVED
 from s3_server import FOLDER_VARIABLE
 from stratalog.errors import Invalid, Unavailable
 from stratalog.pipeline.session import open_session
-from stratalog.pipeline.spark import requirements
 from stratalog.pipeline.spark.java import find_java
 from stratalog.pipeline.spark.jvm import reason_in_output
 from stratalog.pipeline.spark.settings import (
@@ -48,7 +47,7 @@ def place(
 
 
 def defaults(master: str, **environment: str) -> dict[str, str]:
-    return default_settings(master, cores=6, memory_bytes=16 * GIB, environment=environment)
+    return default_settings(master, environment, cores=6, memory_bytes=16 * GIB)
 
 
 def test_a_local_session_puts_its_scratch_where_tmpdir_says() -> None:
@@ -225,9 +224,7 @@ def test_the_modules_can_be_imported_without_pyspark() -> None:
 
 def test_what_spark_connect_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "has_session", lambda: False)
-    monkeypatch.setattr(
-        requirements, "has_module", lambda module: module not in ("grpc", "zstandard")
-    )
+    monkeypatch.setattr(sessions, "has_module", lambda module: module not in ("grpc", "zstandard"))
     with pytest.raises(Invalid, match="not installed: grpcio, zstandard") as refused:
         open_session(remote="sc://127.0.0.1")
     assert 'pip install "pyspark[connect]==' in refused.value.hint
@@ -238,7 +235,7 @@ def test_nobody_at_the_address_is_said_at_once(
     kind: str, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "has_session", lambda: False)
-    monkeypatch.setattr(requirements, "has_module", lambda _: True)
+    monkeypatch.setattr(sessions, "has_module", lambda _: True)
     for proxy in ("grpc_proxy", "https_proxy", "http_proxy"):
         monkeypatch.delenv(proxy, raising=False)
     address = f"127.0.0.1:{closed_port()}"

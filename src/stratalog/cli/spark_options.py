@@ -40,9 +40,10 @@ class SparkOptions:
         self._settings()
         with logged(reply.verbose):
             from stratalog.blocking import loop_thread
-            from stratalog.pipeline.jobs import check_herd, find_logs, open_root, place_of
+            from stratalog.pipeline.jobs import check_herd, find_logs, place_of
+            from stratalog.store import open_store
 
-            store = open_root(place_of(root))
+            store = open_store(place_of(root))
             loop_thread().run(lambda: find_logs(store, names=logs) if logs else check_herd(store))
             with self.session() as spark:
                 yield spark

@@ -21,27 +21,23 @@ jars, options of Java) must therefore be in the first call.
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from stratalog.errors import Invalid
+from stratalog.errors import Invalid, Unavailable
 from stratalog.pipeline.spark import (
-    addresses_of,
     check_conf,
     choose_place,
-    cores_here,
     default_settings,
     jvm_environment,
     launch_jvm,
-    memory_bytes_here,
     readable_spark_errors,
-    require_answer,
-    require_connect,
-    require_pyspark,
     silence_pyspark,
     site_settings,
     wants_to_hear,
@@ -52,9 +48,21 @@ if TYPE_CHECKING:
 
 __all__ = ["has_session", "open_session", "require_pyspark", "session"]
 
+CONNECT_TIMEOUT_S = 10.0
 CONNECT_PORT = 15002
+MASTER_PORT = 7077
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+# What Spark Connect imports, and the package that has it.
+CONNECT_PACKAGES = {
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "grpc": "grpcio",
+    "grpc_status": "grpcio-status",
+    "google.rpc": "googleapis-common-protos",
+    "zstandard": "zstandard",
+}
 
 
 def open_session(
@@ -149,12 +157,7 @@ def _set_all(spark: SparkSession, conf: Mapping[str, str]) -> None:
 def _open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    require_connect()
-    address = urlsplit(url)
-    if not any(proxy in os.environ for proxy in _PROXIES):
-        require_answer(
-            "Spark Connect server", [(str(address.hostname), address.port or CONNECT_PORT)]
-        )
+    _require_connect(url)
     spark = SparkSession.builder.remote(url).getOrCreate()
     _set_all(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     return spark
@@ -172,14 +175,11 @@ def _open_classic(
             "this process was a client of Spark Connect, and PySpark cannot be both",
             hint="Open the session in a process of its own.",
         )
-    if master.startswith("spark://"):
-        require_answer("Spark master", addresses_of(master.removeprefix("spark://")))
+    _require_master(master)
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = dict(conf)
     if not is_submitted:
-        defaults = default_settings(
-            master, cores=cores_here(), memory_bytes=memory_bytes_here(), environment=os.environ
-        )
+        defaults = default_settings(master, os.environ)
         settings = {
             "spark.master": master,
             "spark.app.name": name,
@@ -210,3 +210,69 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
     except OSError:  # the JVM is gone; what is left of the session is on this side
         spark.sparkContext.stop()
+
+
+# What a session needs to be there
+
+
+def require_pyspark() -> None:
+    """To be called before a module is imported that imports Spark."""
+    missing = [package for package in ("pyspark", "pandas") if not has_module(package)]
+    if missing:
+        raise Invalid(
+            f"Spark is not installed: there is no package {' and no package '.join(missing)}",
+            hint='Install it: `pip install "stratalog[spark]"`.',
+        )
+
+
+def _require_connect(url: str) -> None:
+    """Refuse to open a session without the packages that it imports, or without a server."""
+    from pyspark import __version__
+
+    missing = [package for module, package in CONNECT_PACKAGES.items() if not has_module(module)]
+    if missing:
+        raise Invalid(
+            f"Spark Connect needs packages that are not installed: {', '.join(missing)}",
+            hint=f'Install them: `pip install "pyspark[connect]=={__version__}"`.',
+        )
+    address = urlsplit(url)
+    if not any(proxy in os.environ for proxy in _PROXIES):
+        _require_answer(
+            "Spark Connect server", [(str(address.hostname), address.port or CONNECT_PORT)]
+        )
+
+
+def _require_master(master: str) -> None:
+    """Refuse to open a session on a cluster whose master does not answer."""
+    if not master.startswith("spark://"):
+        return
+    try:
+        parts = [urlsplit(f"//{each}") for each in master.removeprefix("spark://").split(",")]
+        addresses = [(part.hostname or "", part.port or MASTER_PORT) for part in parts]
+    except ValueError as error:
+        raise Invalid(
+            f"not the URL of a Spark master: {master}", hint="Write spark://host:7077."
+        ) from error
+    _require_answer("Spark master", addresses)
+
+
+def has_module(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _require_answer(what: str, addresses: Sequence[tuple[str, int]]) -> None:
+    """Spark itself would try for a minute, or for ten, before it says that nothing is there."""
+    for address in addresses:
+        try:
+            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
+        except OSError:
+            continue
+        return
+    places = ", ".join(f"{host}:{port}" for host, port in addresses)
+    raise Unavailable(
+        f"no {what} answers at {places}",
+        hint="Check that it runs, and that this machine can reach it.",
+    )

@@ -14,28 +14,23 @@ The parts that count are those that AUDIT names: a task that Spark repeats leave
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound
 from stratalog.objectlog.stored import FORMAT, Natural, StoredObject, decode_document
 from stratalog.objectlog.tree import delete_surely
-from stratalog.pipeline.jobs import open_root, place_of
+from stratalog.pipeline.jobs import place_of
 from stratalog.pipeline.spark import frame_of, struct_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Patience, PatientStore, Store, put_once
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from stratalog.store import Patience, PatientStore, Store, open_store, put_once
 
 AUDITS_PREFIX = "audits/"
 AUDIT = "AUDIT"
@@ -65,8 +60,6 @@ SCHEMA = pa.schema(
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One row of the table."""
-
     object: str
     log: str | None
     log_id: str
@@ -109,10 +102,6 @@ class Audit(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     partial: bool = False
     """Whether only some logs were asked for."""
 
-    @property
-    def clean(self) -> bool:
-        return not self.damages and not self.troubles
-
 
 def new_run(runtime: Runtime = DEFAULT_RUNTIME) -> str:
     """The name of a run that begins now."""
@@ -129,19 +118,22 @@ async def put_part(
     root: Store, run: str, rows: Sequence[AuditRow], runtime: Runtime = DEFAULT_RUNTIME
 ) -> str:
     """Store rows; gives the path of the part."""
-    columns = [[getattr(row, name) for row in rows] for name in SCHEMA.names]
-    table = pa.Table.from_pydict(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    table = pa.Table.from_pylist([msgspec.structs.asdict(row) for row in rows], SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    path = partial(_part_path, run, runtime)
-    return await put_once(root, path, sink.getvalue().to_pybytes(), Patience(runtime, TIMEOUT_S))
+    data = sink.getvalue().to_pybytes()
+
+    def path() -> str:
+        return f"{AUDITS_PREFIX}{run}/part-{runtime.new_id()}.parquet"
+
+    return await put_once(root, path, data, Patience(runtime, TIMEOUT_S))
 
 
 async def put_audit(root: Store, audit: Audit, runtime: Runtime = DEFAULT_RUNTIME) -> None:
     """End the run: from now on it is there, with all its parts."""
     stated = msgspec.structs.replace(audit, format=FORMAT)
-    path = partial(str, _audit_path(audit.run))
-    await put_once(root, path, stated.to_json(), Patience(runtime, TIMEOUT_S))
+    path = _audit_path(audit.run)
+    await put_once(root, lambda: path, stated.to_json(), Patience(runtime, TIMEOUT_S))
 
 
 async def runs(root: Store) -> list[str]:
@@ -219,15 +211,11 @@ def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> Da
 
 
 def _root(place: str) -> Store:
-    return PatientStore(open_root(place), DEFAULT_RUNTIME, TIMEOUT_S)
+    return PatientStore(open_store(place), DEFAULT_RUNTIME, TIMEOUT_S)
 
 
 def _audit_path(run: str) -> str:
     return f"{AUDITS_PREFIX}{run}/{AUDIT}"
-
-
-def _part_path(run: str, runtime: Runtime) -> str:
-    return f"{AUDITS_PREFIX}{run}/part-{runtime.new_id()}.parquet"
 
 
 async def _objects(root: Store) -> AsyncIterator[tuple[str, str, str]]:

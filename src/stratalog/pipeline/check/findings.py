@@ -3,8 +3,6 @@
 Damages of single logs keep the names that a scrub gives them (``objectlog.damage``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stratalog.objectlog.check import Damage, DamageKind

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import NotFound, StratalogError
@@ -31,16 +32,7 @@ from stratalog.pipeline.check.scrub_examine_tasks import examine
 from stratalog.pipeline.check.scrub_results import AddedUp, HerdScrub, LogScrub, audit_rows
 from stratalog.pipeline.check.scrub_rows import COLUMNS, COUNTS, EXAMINED, WALKED, Walked
 from stratalog.pipeline.check.scrub_walk_tasks import walk
-from stratalog.pipeline.jobs import (
-    HERE_MAX,
-    HerdJob,
-    LogRef,
-    check_here_max,
-    has_lost_manifest,
-    require,
-    resolve,
-    shares_of,
-)
+from stratalog.pipeline.jobs import HERE_MAX, HerdJob, LogRef, has_lost_manifest, require, resolve
 from stratalog.pipeline.read import SPLIT_BYTES
 from stratalog.pipeline.spark import (
     OnProgress,
@@ -53,9 +45,6 @@ from stratalog.pipeline.spark import (
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import PRIMES
 from stratalog.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 CONFIRM_AT_ONCE = 32
 WALKS_PER_SLOT = 2
@@ -82,7 +71,7 @@ class HerdScrubOptions:
 
     def __post_init__(self) -> None:
         require(self.tasks_per_slot >= 1, "tasks_per_slot is at least 1")
-        check_here_max(self.here_max)
+        require(self.here_max >= 0, "here_max is not negative")
         require(self.keep_audits >= 1, "keep_audits is at least 1")
         require(self.timeout_s > 0, "timeout_s is positive")
 
@@ -108,7 +97,7 @@ def scrub_herd(
     run, refs, found = new_run(runtime), job.find(logs, log_ids), AddedUp()
     with readable_spark_errors(), watched(spark, on_progress):
         fragments = _walked_here(job.place, refs, options, found)
-        examined = _examined(spark, job.place, refs, fragments, run, options)
+        examined = _examined(job, refs, fragments, run, options)
         found.add_rows(_added_up(examined).toArrow())
     job.add(usage=found.usage)
     partial = logs is not None or log_ids is not None
@@ -178,15 +167,14 @@ def _walked_here(
 
 
 def _examined(
-    spark: SparkSession,
-    place: str,
+    job: HerdJob,
     refs: Sequence[LogRef],
     fragments: pa.Table | None,
     run: str,
     options: HerdScrubOptions,
 ) -> DataFrame:
     """One row for each fragment of all logs, which tasks walk unless that was done."""
-    timeout_s, slots = options.timeout_s, slots_of(spark)
+    spark, place, timeout_s, slots = job.spark, job.place, options.timeout_s, slots_of(job.spark)
 
     def walk_share(share: Sequence[LogRef]) -> Iterator[pa.RecordBatch]:
         return walk(place, share, timeout_s)
@@ -197,7 +185,7 @@ def _examined(
     if fragments is not None:
         shares = _even_shares(fragments, slots)
         return frame_of(spark, shares, lambda share: examine_share([share]), struct_of(EXAMINED))
-    walked = frame_of(spark, shares_of(refs, WALKS_PER_SLOT * slots), walk_share, struct_of(WALKED))
+    walked = frame_of(spark, job.shares(refs, WALKS_PER_SLOT), walk_share, struct_of(WALKED))
     mixed = walked.repartition(slots * options.tasks_per_slot, "log_id", "entry")
     return mixed.mapInArrow(examine_share, struct_of(EXAMINED))
 
@@ -216,8 +204,6 @@ def _even_shares(fragments: pa.Table, slots: int) -> list[pa.RecordBatch]:
 
 def _added_up(examined: DataFrame) -> DataFrame:
     """One row a log: the sums of its columns, each modulo its prime, and what was noted."""
-    from pyspark.sql import functions as sf
-
     return examined.groupBy("log_id").agg(
         *(
             sf.expr(f"sum({name}) % {prime}L as {name}")

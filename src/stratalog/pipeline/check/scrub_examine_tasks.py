@@ -5,14 +5,11 @@ columns, which Spark adds up, and a row of the audit says what was found. What t
 passed on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -35,12 +32,11 @@ from stratalog.objectlog.tree import Tree
 from stratalog.ordered import OrderedTasks
 from stratalog.pipeline.check.audit import LET_GO, OK, AuditRow, put_part
 from stratalog.pipeline.check.findings import describe
-from stratalog.pipeline.check.scrub_rows import ExaminedRows, compared_manifest
-from stratalog.pipeline.jobs import open_root
-from stratalog.pipeline.spark import whole_errors
+from stratalog.pipeline.check.scrub_rows import EXAMINED, compared_manifest, examined_row
+from stratalog.pipeline.spark import batch_of, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.setsum import Setsum
-from stratalog.store import CountedStore, PatientStore, Store
+from stratalog.setsum import EMPTY, Setsum
+from stratalog.store import CountedStore, PatientStore, Store, open_store
 
 FRAGMENTS_AT_ONCE = 256
 AHEAD_FRAGMENTS = 16
@@ -82,13 +78,13 @@ class _Examination:
     """One task: the fragments that Spark has given it."""
 
     def __init__(self, root_url: str, run: str, timeout_s: float) -> None:
-        self._counted = CountedStore(open_root(root_url))
+        self._counted = CountedStore(open_store(root_url))
         self._root = PatientStore(self._counted, DEFAULT_RUNTIME, timeout_s)
         self._run = run
         self._trees: dict[str, tuple[Store, Tree]] = {}
         self._noted: Counter[str] = Counter()
         self._audit: list[AuditRow] = []
-        self._out = ExaminedRows()
+        self._rows: list[tuple[object, ...]] = []
 
     async def examine(self, rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
         async with OrderedTasks[_Read](AHEAD_FRAGMENTS, AHEAD_BYTES) as ahead:
@@ -97,7 +93,7 @@ class _Examination:
                 if data is None:
                     note = row["note"]
                     assert isinstance(note, bytes)
-                    self._out.add(str(row["log_id"]), note=note)
+                    self._rows.append(examined_row(str(row["log_id"]), note=note))
                     continue
                 assert isinstance(data, bytes)
                 entry = Fragment.from_json(data)
@@ -108,16 +104,22 @@ class _Examination:
                 await self._settle(*await ahead.take())
         if len(self._audit) >= PART_ROWS_MAX:
             await self._put_part()
-        return self._out.take()
+        return self._taken()
 
     async def finish(self) -> pa.RecordBatch:
         if self._audit:
             await self._put_part()
-        self._out.add(note=pickle.dumps(self._counted.usage))
-        return self._out.take()
+        self._rows.append(examined_row(note=pickle.dumps(self._counted.usage)))
+        return self._taken()
+
+    def _taken(self) -> pa.RecordBatch:
+        """What has gathered since it was taken last."""
+        rows, self._rows = self._rows, []
+        return batch_of(rows, EXAMINED)
 
     async def _put_part(self) -> None:
-        self._out.add(note=pickle.dumps(await put_part(self._root, self._run, self._audit)))
+        path = await put_part(self._root, self._run, self._audit)
+        self._rows.append(examined_row(note=pickle.dumps(path)))
         self._audit = []
 
     def _place(self, log_id: str) -> tuple[Store, Tree]:
@@ -134,26 +136,42 @@ class _Examination:
     ) -> None:
         """Compare what was read, or find out why there is nothing; one row for either."""
         log_id, counted = str(row["log_id"]), bool(row["counted"])
+        is_read = not isinstance(found, StratalogError)
         if isinstance(found, StratalogError):
-            again = await _look_again(*self._place(log_id), entry, found)
-            damages, collected, num_bytes = again.damages, again.collected, 0
+            damages, collected = await _look_again(*self._place(log_id), entry, found)
+            num_bytes = 0
         else:
             damages, collected, num_bytes = examine_read(entry, found), False, len(found)
         actual = _actual_sum(entry, found, damages)
-        is_read = not isinstance(found, StratalogError)
-        self._out.add(
-            log_id=log_id,
-            setsum=(entry.setsum if collected else actual) if counted else None,
+        hashed = entry.setsum if collected else actual
+        out = examined_row(
+            log_id,
+            setsum=EMPTY if hashed is None or not counted else hashed,
             fragments=int(is_read),
             records=entry.count if is_read else 0,
             num_bytes=num_bytes,
-            hashed=entry.span if counted and (collected or actual is not None) else 0,
+            hashed=0 if hashed is None or not counted else entry.span,
             let_go=int(collected),
             note=self._note(log_id, damages),
         )
+        self._rows.append(out)
         name = row["log"]
         assert name is None or isinstance(name, str)
-        self._audit.append(_audit_row(name, log_id, entry, actual, damages, collected, num_bytes))
+        audited = AuditRow(
+            object="fragment",
+            log=name,
+            log_id=log_id,
+            path=entry.path,
+            start=entry.start.offset,
+            limit=entry.limit.offset,
+            records=entry.count,
+            num_bytes=num_bytes,
+            expected_sum=entry.setsum.hexdigest(),
+            actual_sum=None if actual is None else actual.hexdigest(),
+            verdict=LET_GO if collected else damages[0].kind.value if damages else OK,
+            detail="; ".join(map(describe, damages)),
+        )
+        self._audit.append(audited)
 
     def _note(self, log_id: str, damages: Sequence[Damage]) -> bytes | None:
         if not damages or self._noted[log_id] >= NOTED_PER_LOG_MAX:
@@ -174,52 +192,23 @@ def _actual_sum(
     return Setsum.from_hexdigest(sums[0]) if sums and isinstance(sums[0], str) else None
 
 
-def _audit_row(
-    name: str | None,
-    log_id: str,
-    entry: Fragment,
-    actual: Setsum | None,
-    damages: Sequence[Damage],
-    collected: bool,
-    num_bytes: int,
-) -> AuditRow:
-    return AuditRow(
-        object="fragment",
-        log=name,
-        log_id=log_id,
-        path=entry.path,
-        start=entry.start.offset,
-        limit=entry.limit.offset,
-        records=entry.count,
-        num_bytes=num_bytes,
-        expected_sum=entry.setsum.hexdigest(),
-        actual_sum=None if actual is None else actual.hexdigest(),
-        verdict=LET_GO if collected else damages[0].kind.value if damages else OK,
-        detail="; ".join(map(describe, damages)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Again:
-    damages: tuple[Damage, ...] = ()
-    collected: bool = False
-
-
-async def _look_again(store: Store, tree: Tree, entry: Fragment, error: StratalogError) -> _Again:
-    """Why the store gave nothing: damage, or a collection that took the fragment meanwhile.
+async def _look_again(
+    store: Store, tree: Tree, entry: Fragment, error: StratalogError
+) -> tuple[tuple[Damage, ...], bool]:
+    """Why the store gave nothing: damages, and whether a collection took the fragment meanwhile.
 
     What took its place is examined. What is missing of that is looked for in the same way.
     """
     if isinstance(error, Invalid):
-        return _Again((about(DamageKind.FRAGMENT_PATH, entry, detail=str(error)),))
+        return (about(DamageKind.FRAGMENT_PATH, entry, detail=str(error)),), False
     try:
         manifest, _ = await load_any_manifest(store)  # raises if the store gives nothing at all
     except NotFound:
-        return _Again(collected=True)
+        return (), True
     except Corrupt:
-        return _Again((about(DamageKind.FRAGMENT_MISSING, entry),))
+        return (about(DamageKind.FRAGMENT_MISSING, entry),), False
     if not isinstance(error, NotFound):
-        return _Again((about(DamageKind.OBJECT_REFUSED, entry, detail=str(error)),))
+        return (about(DamageKind.OBJECT_REFUSED, entry, detail=str(error)),), False
     damages: list[Damage] = []
 
     async def reload() -> Manifest | None:
@@ -227,11 +216,11 @@ async def _look_again(store: Store, tree: Tree, entry: Fragment, error: Stratalo
 
     others = await replacements_of(entry, manifest, TreeWalk(store, damages.append, reload))
     if others is None:
-        return _Again((about(DamageKind.FRAGMENT_MISSING, entry), *damages))
+        return (about(DamageKind.FRAGMENT_MISSING, entry), *damages), False
     for other in others:
         found = await read_object(tree, other)
         if isinstance(found, StratalogError):
-            damages += (await _look_again(store, tree, other, found)).damages
+            damages += (await _look_again(store, tree, other, found))[0]
         else:
             damages += examine_read(other, found)
-    return _Again(tuple(damages), collected=True)
+    return tuple(damages), True

@@ -1,7 +1,5 @@
 """What a scrub of a herd has found: put together from the rows that Spark has added up."""
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,7 +127,6 @@ class AddedUp:
         self._sums: dict[str, dict[str, Any]] = {}
 
     def add_note(self, log_id: str, data: bytes) -> None:
-        """Take over what a task has noted."""
         note = cast(Note, pickle.loads(data))
         if isinstance(note, Walked):
             self._walked[log_id] = note
@@ -141,7 +138,6 @@ class AddedUp:
             self._damages[log_id] += note
 
     def add_rows(self, table: pa.Table) -> None:
-        """Take over what Spark has added up."""
         for row in table.to_pylist():
             self._sums[row["log_id"]] = row
             for data in row["notes"]:

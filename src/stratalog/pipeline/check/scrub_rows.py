@@ -5,11 +5,9 @@ examined    one a fragment, with its setsum in eight columns, which Spark adds u
 note        what a task reports besides numbers: pickled, in a row of its own or beside them
 """
 
-from __future__ import annotations
-
+import struct
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from stratalog.errors import Corrupt, NotFound, StratalogError
@@ -69,48 +67,20 @@ Note = Walked | Usage | str | tuple[Damage, ...]
 path of a part of the audit, damages of a fragment. Travels pickled, with a row."""
 
 
-class ExaminedRows:
-    """Rows of ``examine`` on their way to Spark."""
-
-    def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._log_ids: list[str] = []
-        self._sums: list[bytes] = []
-        self._counts: list[tuple[int, ...]] = []
-        self._notes: list[bytes | None] = []
-
-    def add(
-        self,
-        log_id: str = "",
-        *,
-        setsum: Setsum | None = None,
-        fragments: int = 0,
-        records: int = 0,
-        num_bytes: int = 0,
-        hashed: int = 0,
-        let_go: int = 0,
-        note: bytes | None = None,
-    ) -> None:
-        self._log_ids.append(log_id)
-        self._sums.append((EMPTY if setsum is None else setsum).digest())
-        self._counts.append((fragments, records, num_bytes, hashed, let_go))
-        self._notes.append(note)
-
-    def take(self) -> pa.RecordBatch:
-        """What has gathered since it was taken last."""
-        count = len(self._log_ids)
-        sums = np.frombuffer(b"".join(self._sums), "<u4").reshape(count, len(COLUMNS))
-        counts = np.array(self._counts, np.int64).reshape(count, len(COUNTS))
-        numbers = np.ascontiguousarray(np.hstack([sums.astype(np.int64), counts]).T)
-        arrays = [
-            pa.array(self._log_ids, pa.string()),
-            *map(pa.array, numbers),
-            pa.array(self._notes, pa.binary()),
-        ]
-        self._clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=EXAMINED)
+def examined_row(
+    log_id: str = "",
+    *,
+    setsum: Setsum = EMPTY,
+    fragments: int = 0,
+    records: int = 0,
+    num_bytes: int = 0,
+    hashed: int = 0,
+    let_go: int = 0,
+    note: bytes | None = None,
+) -> tuple[object, ...]:
+    """A row as in ``EXAMINED``."""
+    columns = struct.unpack(f"<{len(COLUMNS)}I", setsum.digest())
+    return (log_id, *columns, fragments, records, num_bytes, hashed, let_go, note)
 
 
 async def compared_manifest(store: Store) -> Manifest | None:

@@ -5,8 +5,6 @@ everything but the records is compared here. Spark shuffles the fragments, which
 and mixes small ones, and gives them to ``scrub_examine_tasks``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -19,11 +17,11 @@ from stratalog.objectlog import ScrubOptions
 from stratalog.objectlog.check import Examined, scrub
 from stratalog.objectlog.stored import Fragment, Manifest
 from stratalog.pipeline.check.scrub_rows import WALKED, Walked, compared_manifest
-from stratalog.pipeline.jobs import LogRef, open_root, resolve
+from stratalog.pipeline.jobs import LogRef, resolve
 from stratalog.pipeline.spark import batch_of, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import CountedStore, PatientStore, Store
+from stratalog.store import CountedStore, PatientStore, Store, open_store
 
 LOGS_AT_ONCE = 16
 WALK_BATCHES_AHEAD = 16
@@ -44,7 +42,7 @@ _WalkRow = tuple[str, str | None, bool, int, bytes | None, bytes | None]
 async def _walk(
     root_url: str, refs: Sequence[LogRef], timeout_s: float
 ) -> AsyncGenerator[list[_WalkRow], None]:
-    counted = CountedStore(open_root(root_url))
+    counted = CountedStore(open_store(root_url))
     root = PatientStore(counted, DEFAULT_RUNTIME, timeout_s)
     rows: asyncio.Queue[list[_WalkRow] | None] = asyncio.Queue(WALK_BATCHES_AHEAD)
     room = asyncio.Semaphore(LOGS_AT_ONCE)

@@ -11,17 +11,18 @@ read as well. Read-only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
-from stratalog.errors import Corrupt, StratalogError
-from stratalog.herd import COMPACTION, log_store
-from stratalog.objectlog.stored import load_any_manifest
+from stratalog.errors import Corrupt, NotFound, StratalogError
+from stratalog.herd import COMPACTION, ROLLUP_CURSOR, SIDES, Mark, dirty_store, log_store, servers
+from stratalog.objectlog.read import LogReader
+from stratalog.objectlog.stored import body_views, load_any_manifest
 from stratalog.ordered import gather_bounded
 from stratalog.pipeline.check.findings import Finding
-from stratalog.pipeline.check.read_marks import Marks, read_marks
 from stratalog.pipeline.check.verify_tasks import LogVerify, LookAtLog, offset_of
 from stratalog.pipeline.jobs import (
     HERE_MAX,
@@ -29,15 +30,12 @@ from stratalog.pipeline.jobs import (
     Held,
     HerdJob,
     Trouble,
-    check_cursor_and_job,
-    check_here_max,
+    check_names,
+    require,
 )
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOOKS_MAX = 3
 
@@ -62,8 +60,8 @@ class HerdVerifyOptions:
     """So many logs are looked at by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        check_cursor_and_job(self.cursor, self.job)
-        check_here_max(self.here_max)
+        check_names(self.cursor, self.job)
+        require(self.here_max >= 0, "here_max is not negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +133,7 @@ def verify_herd(
 
 async def _unmarked(
     root: Store, seen: Sequence[LogVerify], cursor: str, runtime: Runtime
-) -> tuple[Marks, list[Finding]]:
+) -> tuple[_Marks, list[Finding]]:
     """The logs with records that no roll-up will find.
 
     The marks are read after the logs: whatever was linked then had been marked before. A mark may
@@ -143,13 +141,13 @@ async def _unmarked(
     while they were read. So a suspect is looked at again before it becomes a finding.
     """
     suspects = [*{each.log_id: each for each in seen if each.waiting}.values()]
-    marks = await read_marks(root, runtime)
+    marks = await _read_marks(root, runtime)
     for look in range(LOOKS_MAX):
-        suspects = [each for each in suspects if not marks.cover(each.log_id, each.tail)]
+        suspects = [each for each in suspects if marks.ends.get(each.log_id, 0) < each.tail]
         suspects = await _still_waiting(root, suspects, cursor)
         if not suspects or look == LOOKS_MAX - 1:
             break
-        marks = await read_marks(root, runtime)
+        marks = await _read_marks(root, runtime)
     return marks, [
         Finding(
             kind="unmarked",
@@ -177,3 +175,40 @@ async def _still_waiting(
 
     answers = await gather_bounded(suspects, waits, LOGS_AT_ONCE)
     return [log for log, waiting in zip(suspects, answers, strict=True) if waiting]
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Up to where each log is marked, in any dirty log."""
+
+    ends: dict[str, int]
+    count: int
+    unread: tuple[str, ...]
+    """The dirty logs that could not be read, and why."""
+
+
+async def _read_marks(root: Store, runtime: Runtime) -> _Marks:
+    """Every mark that no roll-up is done with, read as a roll-up does."""
+    ends: dict[str, int] = {}
+    count, unread = 0, []
+    async for server in servers(root):
+        for side in SIDES:
+            try:
+                for mark in await _marks_of(dirty_store(root, server, side), runtime):
+                    ends[mark.log_id] = max(ends.get(mark.log_id, 0), mark.end)
+                    count += 1
+            except NotFound:
+                continue
+            except StratalogError as error:
+                unread.append(f"{server} ({side}): {error}")
+    return _Marks(ends, count, tuple(unread))
+
+
+async def _marks_of(store: Store, runtime: Runtime) -> Iterable[Mark]:
+    async with LogReader.open(store, runtime=runtime) as reader:
+        first = max(await offset_of(store, ROLLUP_CURSOR) or 0, reader.first_offset)
+        return [
+            Mark.from_bytes(body)
+            async for batch in reader.batches(first, reader.tail)
+            for body in body_views(batch.column(2))
+        ]

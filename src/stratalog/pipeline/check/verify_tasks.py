@@ -5,8 +5,6 @@ from behind (cursor, output, manifest), and a log in which something does not fi
 again: only what does not fit each time becomes a finding.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,12 +29,11 @@ from stratalog.objectlog.stored import (
     Manifest,
     Snapshot,
     SnapshotPointer,
-    is_being_destroyed,
     load_any_manifest,
 )
 from stratalog.objectlog.tree import Tree
 from stratalog.pipeline.check.findings import Finding
-from stratalog.pipeline.jobs import LogRef, has_lost_manifest
+from stratalog.pipeline.jobs import LogRef, check_alive, has_lost_manifest
 from stratalog.pipeline.outputs import Output, OutputFile, Outputs, bytes_of, folder_of
 from stratalog.store import PrefixedStore, Store
 
@@ -51,14 +48,14 @@ class LogVerify:
 
     log: str | None
     log_id: str
-    first_offset: int
-    tail: int
-    num_bytes: int
-    compacted_upto: int
+    first_offset: int = 0
+    tail: int = 0
+    num_bytes: int = 0
+    compacted_upto: int = 0
     """Where its compaction cursor is, or where the log begins if it has none."""
 
-    output_rows: int
-    output_bytes: int
+    output_rows: int = 0
+    output_bytes: int = 0
     findings: tuple[Finding, ...]
 
     @property
@@ -73,8 +70,6 @@ class LogVerify:
 
 @dataclass(frozen=True, slots=True)
 class LookAtLog:
-    """Looks at one log after the other."""
-
     cursor: str
     job: str | None
     records: bool
@@ -89,7 +84,7 @@ class LookAtLog:
                 raise
         detail = "its name is taken and objects of it are there, but no manifest"
         lost = Finding(kind=DamageKind.MANIFEST_MISSING.value, log=ref.label, detail=detail)
-        return _seen(ref, None, None, None, [lost])
+        return LogVerify(log=ref.name, log_id=ref.id, findings=(lost,))
 
     async def _looked(self, root: Store, ref: LogRef) -> LogVerify:
         seen = await self._look(root, ref)
@@ -109,43 +104,45 @@ class LookAtLog:
         store = log_store(root, ref.id)
         manifest, damages = await _manifest_of(store)
         if manifest is None:
-            return _seen(ref, None, None, None, [*_of_damages(ref, damages)])
-        if is_being_destroyed(manifest):
-            raise NotFound(f"the log {ref.label} is being destroyed", path=MANIFEST_PATH)
+            found = tuple(_of_damages(ref, damages))
+            return LogVerify(log=ref.name, log_id=ref.id, findings=found)
+        check_alive(manifest, ref.label)
         damages += await _damages_at_the_ends(tree_of(store), manifest)
         cursor = await offset_of(store, self.cursor)
-        output = await self._output_of(root, ref.id)
-        sizes = {} if output is None else await self._sizes_of(root, ref.id)
+        output = None if self.job is None else await Outputs(root, self.job).find(ref.id)
+        sizes = {}
+        if output is not None:
+            sizes = {row.path: row.size async for row in self._folder(root, ref).list()}
         newest = (await _manifest_of(store))[0] or manifest
-        findings = [
+        findings = (
             *_of_damages(ref, damages),
             *_of_cursor(ref, cursor, manifest.first_offset, newest.tail.offset),
             *_of_output(ref, output, cursor, newest.tail.offset),
             *await self._of_files(root, ref, output, sizes),
-        ]
-        return _seen(ref, manifest, cursor, output, findings)
+        )
+        return LogVerify(
+            log=ref.name or manifest.name,
+            log_id=ref.id,
+            first_offset=manifest.first_offset,
+            tail=manifest.tail.offset,
+            num_bytes=bytes_of(manifest),
+            compacted_upto=manifest.first_offset if cursor is None else cursor,
+            output_rows=0 if output is None else output.rows,
+            output_bytes=0 if output is None else output.num_bytes,
+            findings=findings,
+        )
 
-    async def _output_of(self, root: Store, log_id: str) -> Output | None:
-        if self.job is None:
-            return None
-        try:
-            return await Outputs(root, self.job).load(log_id)
-        except NotFound:
-            return None
-
-    async def _sizes_of(self, root: Store, log_id: str) -> dict[str, int]:
+    def _folder(self, root: Store, ref: LogRef) -> Store:
         assert self.job is not None
-        folder = PrefixedStore(root, folder_of(self.job, log_id))
-        return {row.path: row.size async for row in folder.list()}
+        return PrefixedStore(root, folder_of(self.job, ref.id))
 
     async def _of_files(
         self, root: Store, ref: LogRef, output: Output | None, sizes: Mapping[str, int]
     ) -> list[Finding]:
         """What is wrong with the files of an output: by their sizes, then by their bytes."""
-        if output is None or self.job is None:
+        if output is None:
             return []
-        folder = PrefixedStore(root, folder_of(self.job, output.log_id))
-        found = []
+        folder, found = self._folder(root, ref), []
         for file in output.files:
             size = sizes.get(file.path)
             if size is None:
@@ -171,7 +168,6 @@ async def _digest_of(folder: Store, file: OutputFile) -> str | None:
 
 
 async def offset_of(store: Store, cursor: str) -> int | None:
-    """Where a cursor is. None if there is none."""
     try:
         return (await CursorStore(store).load(cursor)).offset
     except NotFound:
@@ -217,27 +213,6 @@ async def _damages_below(tree: Tree, entry: Entry, end: int) -> list[Damage]:
             break
         entry = (node if entry.base is None else node.in_base(entry.base)).entries[end]
     return damages
-
-
-def _seen(
-    ref: LogRef,
-    manifest: Manifest | None,
-    cursor: int | None,
-    output: Output | None,
-    findings: list[Finding],
-) -> LogVerify:
-    first = 0 if manifest is None else manifest.first_offset
-    return LogVerify(
-        log=ref.name or (None if manifest is None else manifest.name),
-        log_id=ref.id,
-        first_offset=first,
-        tail=0 if manifest is None else manifest.tail.offset,
-        num_bytes=0 if manifest is None else bytes_of(manifest),
-        compacted_upto=first if cursor is None else cursor,
-        output_rows=0 if output is None else output.rows,
-        output_bytes=0 if output is None else output.num_bytes,
-        findings=tuple(findings),
-    )
 
 
 def _of_damages(ref: LogRef, damages: Iterable[Damage]) -> Iterator[Finding]:

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
-from stratalog.errors import Conflict, NotFound
-from stratalog.herd import COMPACTION, log_store
+from stratalog.errors import Conflict, Corrupt, NotFound
+from stratalog.herd import COMPACTION, Catalogue, log_store
 from stratalog.objectlog import CollectorOptions
 from stratalog.objectlog.collection import Collector, sweep
 from stratalog.objectlog.holds import CursorStore
 from stratalog.objectlog.stored import POLICY_CURSOR, load_garbage, load_manifest
+from stratalog.objectlog.tree import delete_surely
 from stratalog.pipeline.jobs import (
     LOGS_AT_ONCE,
     LOGS_PER_TASK_MAX,
@@ -32,16 +35,15 @@ from stratalog.pipeline.jobs import (
     HerdJob,
     LogRef,
     Trouble,
-    check_cursor_and_job,
-    check_here_max,
+    check_names,
+    require,
 )
-from stratalog.pipeline.outputs import Outputs, bytes_of, remove_dropped_outputs
+from stratalog.pipeline.outputs import OUTPUT, Outputs, bytes_of, decode_output, folder_of
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Store, Usage
+from stratalog.store import Patience, Store, Usage
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +70,8 @@ class HerdCollectOptions:
     """So many logs are collected by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        check_cursor_and_job(self.cursor, self.job)
-        check_here_max(self.here_max)
+        check_names(self.cursor, self.job)
+        require(self.here_max >= 0, "here_max is not negative")
         CollectorOptions(interval_s=self.interval_s, timeout_s=self.timeout_s)
 
 
@@ -146,13 +148,17 @@ def collect_herd(
     looked_at, dropped_files = len(refs), 0
     idle: frozenset[str | None] = frozenset()
     if logs is None and log_ids is None:
-        looked = job.for_each(refs, _Looking(options.cursor))
+        looked = job.for_each(refs, partial(_has_garbage, options.cursor))
         refs = [each.ref for each in looked.results if each.value]
         if options.sweep:
             others = [each.ref for each in looked.results if each.value is False]
             idle = frozenset(ref.log_id for ref in others)
             refs += others
-            dropped_files = _remove_outputs_of_dropped(job, options.job, refs)
+            if options.job is not None:
+                removing = partial(
+                    _remove_dropped_outputs, job, options.job, {ref.log_id for ref in refs}
+                )
+                dropped_files = loop_thread().run(removing)
     done = job.for_each(
         refs,
         _Collecting(options, idle),
@@ -166,33 +172,54 @@ def collect_herd(
     )
 
 
-def _remove_outputs_of_dropped(job: HerdJob, outputs: str | None, refs: Sequence[LogRef]) -> int:
-    """How many objects of the ``outputs`` of a job were deleted whose logs are not there."""
-    if outputs is None:
-        return 0
-    there = {ref.log_id for ref in refs}
-    removing = partial(remove_dropped_outputs, job.root, outputs, there, job.runtime)
-    return len(loop_thread().run(removing))
+async def _remove_dropped_outputs(job: HerdJob, outputs: str, there: Collection[str | None]) -> int:
+    """Delete the ``outputs`` of a job whose logs were dropped. How many objects went.
+
+    A drop frees the name and destroys the log; what jobs have made of it lies elsewhere. Its output
+    goes when both can be seen: the catalogue has no such log under the name in OUTPUT, and nothing
+    is left of the log itself. An output whose log has merely lost its objects is the last copy of
+    its records, and stays. Logs whose ids are ``there`` are not looked at.
+    """
+    prefix = folder_of(outputs, "")
+    by_log: defaultdict[str, list[str]] = defaultdict(list)
+    async for row in job.root.list(prefix):
+        by_log[row.path.removeprefix(prefix).partition("/")[0]].append(row.path)
+    to_delete: list[str] = []
+    for log_id, paths in by_log.items():
+        if log_id not in there and await _is_dropped(job.root, outputs, log_id, job.runtime):
+            to_delete += sorted(paths, key=lambda path: path.endswith(f"/{OUTPUT}"))
+    await delete_surely(job.root, to_delete, Patience(job.runtime, TIMEOUT_S))
+    return len(to_delete)
 
 
-@dataclass(frozen=True, slots=True)
-class _Looking:
+async def _is_dropped(root: Store, job: str, log_id: str, runtime: Runtime) -> bool:
+    async for _ in log_store(root, log_id).list():
+        return False
+    path = f"{folder_of(job, log_id)}/{OUTPUT}"
+    try:
+        output = decode_output((await root.get(path)).data, path)
+    except (NotFound, Corrupt):
+        return False
+    try:
+        entry = await Catalogue(root, runtime).find(output.log)
+    except NotFound:
+        return True
+    return entry.id != log_id
+
+
+async def _has_garbage(cursor: str, root: Store, ref: LogRef) -> bool:
     """Whether a log has something to give back."""
-
-    cursor: str
-
-    async def __call__(self, root: Store, ref: LogRef) -> bool:
-        store = log_store(root, ref.id)
-        manifest, _ = await load_manifest(store)
-        offsets = []
-        for name in dict.fromkeys((self.cursor, POLICY_CURSOR)):
-            with contextlib.suppress(NotFound):
-                cursor = await CursorStore(store).load(name)
-                offsets.append(cursor.holds(manifest.first_offset) or 0)
-        if min(filter(None, offsets), default=0) > manifest.first_offset:
-            return True
-        left, _ = await load_garbage(store)
-        return left is not None and not left.is_empty
+    store = log_store(root, ref.id)
+    manifest, _ = await load_manifest(store)
+    offsets = []
+    for name in dict.fromkeys((cursor, POLICY_CURSOR)):
+        with contextlib.suppress(NotFound):
+            holder = await CursorStore(store).load(name)
+            offsets.append(holder.holds(manifest.first_offset) or 0)
+    if min(filter(None, offsets), default=0) > manifest.first_offset:
+        return True
+    left, _ = await load_garbage(store)
+    return left is not None and not left.is_empty
 
 
 class _Collecting:

@@ -5,33 +5,32 @@ was read (``key_state``). The manifest names the last plan that did. If that is 
 was there before, the index stays as it is, and the next run finds that it is out of date.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog import CompactOptions
-from stratalog.objectlog.compaction import Compactor, Intent, Known, OnProgress, Rewrite
-from stratalog.objectlog.stored import load_manifest
+from stratalog.objectlog.compaction import Compacted, Compactor, Intent, Known, OnProgress, Rewrite
+from stratalog.objectlog.stored import FORMAT, load_manifest
 from stratalog.objectlog.tree import delete_surely
-from stratalog.pipeline.compact.compacted_logs import CompactedLog, compacted_log
 from stratalog.pipeline.compact.key_index import (
     INDEX_PATH,
+    TIMEOUT_S,
     IndexNames,
+    KeyIndex,
     fetch_gone,
     load_index,
-    new_index,
     replace_index,
     store_gone,
 )
 from stratalog.pipeline.compact.key_query import Answer
-from stratalog.pipeline.compact.key_state import TIMEOUT_S, KeyState
+from stratalog.pipeline.compact.key_state import KeyState
+from stratalog.pipeline.jobs import Dropped, LogRef, Trouble
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Patience, PatientStore, Store
+from stratalog.store import Patience, PatientStore, Store, Usage
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +55,69 @@ class Judged:
         """About how many bytes it has on its way to a task."""
         verdict = self.answer.verdict
         return 8 * (verdict.dead.range_count + verdict.must_drop.range_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedLog:
+    """What was dropped from one log."""
+
+    log: str | None
+    log_id: str
+    up_to: int
+    """The offset after the last record that was judged."""
+
+    read: int
+    """How many records were read to find out what lives."""
+
+    live: int
+    """How many of those that were judged live."""
+
+    records: int
+    """How many went."""
+
+    fragments: int
+    rewritten: int
+    bytes_before: int
+    bytes_after: int
+    objects: int
+    """How many objects were deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedLogs(Dropped):
+    """What was dropped from all."""
+
+    looked_at: int
+    logs: tuple[CompactedLog, ...]
+    gone: int
+    troubles: tuple[Trouble, ...]
+    seconds: float
+    usage: Usage = field(default_factory=Usage)
+
+
+def compacted_log(
+    ref: LogRef,
+    name: str | None,
+    up_to: int,
+    done: Compacted | None = None,
+    *,
+    read: int = 0,
+    live: int = 0,
+) -> CompactedLog:
+    """What a compaction did with a log; nothing if there is none."""
+    return CompactedLog(
+        log=name,
+        log_id=ref.log_id or "",
+        up_to=up_to,
+        read=read,
+        live=live,
+        records=done.records if done else 0,
+        fragments=done.fragments if done else 0,
+        rewritten=done.rewritten if done else 0,
+        bytes_before=done.bytes_before if done else 0,
+        bytes_after=done.bytes_after if done else 0,
+        objects=done.removed.fragments + done.removed.snapshots if done else 0,
+    )
 
 
 async def apply_verdict(
@@ -165,7 +227,7 @@ async def _remember(
         before = await fetch_gone(patient, state.index.gone)
     known = state.start if state.index is None else state.index.up_to
     gone = await store_gone(patient, before | dropped, IndexNames(runtime), patience)
-    index = new_index(
+    index = KeyIndex(
         up_to=max(known, state.up_to),
         rule=rule,
         compacted=plan,
@@ -173,7 +235,8 @@ async def _remember(
         buckets=answer.buckets,
         parts=answer.parts,
         gone=gone,
-        runtime=runtime,
+        format=FORMAT,
+        write_id=runtime.new_id(),
     )
     if not await replace_index(patient, index, state.etag, patience):
         log.info("another run has stored a key index of %s", store.url)

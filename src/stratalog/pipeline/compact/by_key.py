@@ -12,12 +12,12 @@ says why this is safe.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, Invalid, NotFound, StratalogError, Trimmed
@@ -27,21 +27,23 @@ from stratalog.objectlog.compaction import DEFAULT_OPTIONS
 from stratalog.objectlog.holds import PolicyStore
 from stratalog.objectlog.stored import Live, check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.compact.apply_verdict import Judged, apply_verdict
-from stratalog.pipeline.compact.compacted_logs import CompactedLog, CompactedLogs, compacted_log
+from stratalog.pipeline.compact.apply_verdict import (
+    CompactedLog,
+    CompactedLogs,
+    Judged,
+    apply_verdict,
+    compacted_log,
+)
 from stratalog.pipeline.compact.key_index import is_about_the_index
 from stratalog.pipeline.compact.key_query import Answer, Question, ask
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey, KeyRule, checked_rule
 from stratalog.pipeline.compact.key_state import KeyState, read_key_state
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
-from stratalog.pipeline.jobs import HerdJob, LogRef, LogResult, in_groups
+from stratalog.pipeline.jobs import HerdJob, LogRef
 from stratalog.pipeline.read import PIN_S, Hold, Part, Place, Planned, plan_log, plan_together
-from stratalog.pipeline.spark import OnProgress, absolute_url, below, check_reachable, watched
+from stratalog.pipeline.spark import OnProgress, absolute_url, below, in_groups, watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Store, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ def compact_by_key(
     What the next run needs to know of these records is kept beside the log, so it reads only what
     was appended since. Without ``incremental`` this one reads everything.
     """
-    place = check_reachable(absolute_url(url))
+    place = absolute_url(url)
     if up_to is not None:
         check_offset(up_to)
     rule = checked_rule(spark, _rule_of(key, tombstone_sql, grace_s))
@@ -132,7 +134,7 @@ def compact_logs_by_key(
     job = HerdJob(spark, root_url, runtime)
     checked = checked_rule(spark, rule)
     refs = job.find(log_ids=log_ids)
-    states = job.for_each(refs, _Reading(checked.digest, incremental)).values
+    states = job.for_each(refs, partial(_read_state, checked.digest, incremental)).values
     judging = _Judging(job, checked, _expired_by_us(rule, runtime))
     with watched(spark, on_progress):
         judging.judge([state for state in states if not state.is_empty])
@@ -141,7 +143,7 @@ def compact_logs_by_key(
         judged = {each.state.ref.log_id: each for each in some}
         logs += job.for_each(
             [each.state.ref for each in some],
-            _Applying(checked.digest, judged, options, ordered_by),
+            partial(_apply, checked.digest, judged, options, ordered_by),
             at_once=APPLIED_AT_ONCE,
             here_max=HERE_MAX,
             on_progress=on_progress,
@@ -149,33 +151,22 @@ def compact_logs_by_key(
     return CompactedLogs(looked_at=len(refs), logs=tuple(logs), **job.ended())
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Reads how far it is with a log."""
-
-    rule: str
-    incremental: bool
-
-    async def __call__(self, root: Store, ref: LogRef) -> KeyState:
-        store = log_store(root, ref.id)
-        return await read_key_state(store, ref, self.rule, incremental=self.incremental)
+async def _read_state(rule: str, incremental: bool, root: Store, ref: LogRef) -> KeyState:
+    return await read_key_state(log_store(root, ref.id), ref, rule, incremental=incremental)
 
 
-@dataclass(frozen=True, slots=True)
-class _Applying:
-    """Drops what is dead in a log."""
-
-    rule: str
-    judged: dict[str | None, Judged]
-    options: CompactOptions
-    ordered_by: Live | None
-
-    async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
-        store, guard = log_store(root, ref.id), None
-        if self.ordered_by is not None:
-            guard = partial(PolicyStore(store).check_live, self.ordered_by)
-        judged = self.judged[ref.log_id]
-        return await apply_verdict(store, judged, self.rule, options=self.options, guard=guard)
+async def _apply(
+    rule: str,
+    judged: dict[str | None, Judged],
+    options: CompactOptions,
+    ordered_by: Live | None,
+    root: Store,
+    ref: LogRef,
+) -> CompactedLog:
+    store, guard = log_store(root, ref.id), None
+    if ordered_by is not None:
+        guard = partial(PolicyStore(store).check_live, ordered_by)
+    return await apply_verdict(store, judged[ref.log_id], rule, options=options, guard=guard)
 
 
 class _Judging:
@@ -212,8 +203,7 @@ class _Judging:
             self.judge([replace(states[0], index=None)])
         else:
             for each in states:
-                result: LogResult[None] = LogResult(each.ref, error=error.copy())
-                self._job.add_result(result)
+                self._job.fail(each.ref, error.copy())
 
 
 def _answers(
@@ -225,20 +215,14 @@ def _answers(
     native: bool = True,
 ) -> list[Answer]:
     """Ask about these logs, whose new records are pinned meanwhile."""
-    with _pinned(places) as parts:
+    planned = loop_thread().run(lambda: _plan_all(places))
+    try:
+        parts = [part for each in planned for part in each.parts]
         questions = [
-            Question(part, state.index, state.first_offset, state.up_to, expired_by_us)
+            Question(part, state, expired_by_us)
             for part, (_, state) in zip(parts, places, strict=True)
         ]
         return ask(spark, rule, questions, native=native)
-
-
-@contextmanager
-def _pinned(places: Sequence[tuple[str, KeyState]]) -> Iterator[list[Part]]:
-    """The new records of each log."""
-    planned = loop_thread().run(lambda: _plan_all(places))
-    try:
-        yield [part for each in planned for part in each.parts]
     finally:
         for each in planned:
             loop_thread().run(each.release)

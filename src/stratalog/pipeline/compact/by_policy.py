@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+from pyspark.sql import SparkSession
 
 from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import log_store
@@ -24,25 +26,14 @@ from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import Compactor, Intent
 from stratalog.objectlog.holds import PolicyStore, Retained
 from stratalog.objectlog.stored import Live, Policy, load_manifest
+from stratalog.pipeline.compact.apply_verdict import CompactedLog, compacted_log
 from stratalog.pipeline.compact.by_key import compact_logs_by_key
 from stratalog.pipeline.compact.by_query import live_by_query
-from stratalog.pipeline.compact.compacted_logs import CompactedLog, compacted_log
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
-from stratalog.pipeline.jobs import (
-    Dropped,
-    HerdJob,
-    LogRef,
-    LogResult,
-    Trouble,
-    check_here_max,
-    open_root,
-)
+from stratalog.pipeline.jobs import Dropped, HerdJob, LogRef, Trouble, require
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from stratalog.store import Store, Usage, open_store
 
 COMPACTIONS_AT_ONCE = 4
 """In one process. Each holds a few fragments in memory."""
@@ -62,7 +53,7 @@ class HerdCompactOptions:
     """So many logs are rewritten by this process, more by Spark's tasks."""
 
     def __post_init__(self) -> None:
-        check_here_max(self.here_max)
+        require(self.here_max >= 0, "here_max is not negative")
         CompactOptions(interval_s=self.interval_s, timeout_s=self.timeout_s)
 
 
@@ -136,16 +127,10 @@ def compact_herd(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A log with a policy."""
-
     ref: LogRef
     policy: Policy
     first_offset: int
     tail: int
-
-    @property
-    def log_id(self) -> str:
-        return self.ref.id
 
     @property
     def is_due(self) -> bool:
@@ -181,7 +166,8 @@ class _Compaction:
             elif live.sql is not None:
                 by_query.append(each)
             else:
-                self._fail(each, _unknown_rule())
+                newer = "the policy has a rule of a newer version"
+                self._fail(each, Invalid(newer, hint="Upgrade stratalog."))
         for (live, share), some in by_key.items():
             self._by_key(live, share, some)
         self._by_query(by_query)
@@ -196,7 +182,7 @@ class _Compaction:
                 self._job.spark,
                 self._job.place,
                 ByKey(live.key, live.tombstone, grace_s),
-                log_ids=[each.log_id for each in logs],
+                log_ids=[each.ref.id for each in logs],
                 ordered_by=live,
                 options=_options_of_one(self._options, share),
                 runtime=self._job.runtime,
@@ -205,29 +191,29 @@ class _Compaction:
             for each in logs:
                 self._fail(each, error)
             return
-        names = {each.log_id: each.ref.name for each in logs}
+        names = {each.ref.id: each.ref.name for each in logs}
         self._done += [replace(each, log=each.log or names.get(each.log_id)) for each in done.logs]
         self._job.add(done.gone, done.troubles, done.usage)
         self._report(len(logs))
 
     def _by_query(self, logs: Sequence[_Found]) -> None:
         """First all queries, one by one: they share the name of a view. Then the rewriting."""
-        asked: dict[str | None, _Asked] = {}
+        asked: dict[str, tuple[_Found, IndexSet]] = {}
         for each in logs:
             rule = each.policy.live
             assert rule is not None
             assert rule.sql is not None
-            url = log_store(open_root(self._job.place), each.log_id).url
+            url = log_store(open_store(self._job.place), each.ref.id).url
             try:
                 live = live_by_query(self._job.spark, url, rule.sql, each.tail)
             except StratalogError as error:
                 self._fail(each, error)
             else:
-                asked[each.log_id] = _Asked(rule, live, each.tail, each.policy.live_share_min)
-        refs = [each.ref for each in logs if each.log_id in asked]
+                asked[each.ref.id] = each, live
+        refs = [each.ref for each in logs if each.ref.id in asked]
         done = self._job.for_each(
             refs,
-            _Compacting(asked, self._options),
+            partial(_compact, asked, self._options),
             at_once=COMPACTIONS_AT_ONCE,
             here_max=self._options.here_max,
             tasks_per_slot=1,
@@ -236,9 +222,7 @@ class _Compaction:
         self._report(len(refs))
 
     def _fail(self, log: _Found, error: StratalogError) -> None:
-        result: LogResult[None] = LogResult(log.ref, error=error)
-        self._job.add_result(result)
-        if not result.is_gone:
+        if not self._job.fail(log.ref, error).is_gone:
             self._report(1)
 
     def _report(self, logs: int) -> None:
@@ -252,12 +236,13 @@ def _settle(
 ) -> tuple[LogRetained, ...]:
     """Note how far the rules were asked, and move the cursors of the policies."""
     judged = {each.log_id: each.up_to for each in done}
-    work = [each for each in found if each.log_id in judged or each.policy.retain is not None]
-    up_to_date = {each.log_id for each in work if each.log_id in judged or not each.has_news}
-    settling = _Settling(
-        {each.log_id: each.policy for each in work},
+    work = [each for each in found if each.ref.id in judged or each.policy.retain is not None]
+    up_to_date = [each for each in work if each.ref.id in judged or not each.has_news]
+    settling = partial(
+        _settle_one,
+        {each.ref.id: each.policy for each in work},
         judged,
-        {each.log_id: each.tail for each in work if each.log_id in up_to_date},
+        {each.ref.id: each.tail for each in up_to_date},
     )
     moved = job.for_each([each.ref for each in work], settling).values
     return tuple(each for each in moved if each.offset > each.offset_before)
@@ -277,77 +262,54 @@ async def _look(root: Store, ref: LogRef) -> _Found | None:
     return _Found(named, policy, manifest.first_offset, manifest.tail.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a query has said about one log."""
+async def _compact(
+    asked: Mapping[str, tuple[_Found, IndexSet]],
+    options: HerdCompactOptions,
+    root: Store,
+    ref: LogRef,
+) -> CompactedLog:
+    (found, live), store = asked[ref.id], log_store(root, ref.id)
+    rule = found.policy.live
+    assert rule is not None
 
-    rule: Live
-    live: IndexSet
-    up_to: int
-    live_share_min: float
+    async def still_wanted(_: Intent) -> None:
+        await PolicyStore(store).check_live(rule)
 
-
-@dataclass(frozen=True, slots=True)
-class _Compacting:
-    """Drops what does not live."""
-
-    asked: Mapping[str | None, _Asked]
-    options: HerdCompactOptions
-
-    async def __call__(self, root: Store, ref: LogRef) -> CompactedLog:
-        asked, store = self.asked[ref.log_id], log_store(root, ref.id)
-
-        async def still_wanted(_: Intent) -> None:
-            await PolicyStore(store).check_live(asked.rule)
-
-        done = await Compactor(
-            store,
-            asked.live,
-            asked.up_to,
-            witness=still_wanted,
-            options=_options_of_one(self.options, asked.live_share_min),
-        ).run()
-        return compacted_log(ref, ref.name, done.up_to, done, live=len(asked.live))
+    done = await Compactor(
+        store,
+        live,
+        found.tail,
+        witness=still_wanted,
+        options=_options_of_one(options, found.policy.live_share_min),
+    ).run()
+    return compacted_log(ref, ref.name, done.up_to, done, live=len(live))
 
 
-@dataclass(frozen=True, slots=True)
-class _Settling:
-    """Moves the cursor of a policy, then notes how far its rule was asked.
+async def _settle_one(
+    policies: Mapping[str, Policy],
+    judged: Mapping[str, int],
+    up_to_date: Mapping[str, int],
+    root: Store,
+    ref: LogRef,
+) -> LogRetained:
+    """Move the cursor of a policy, then note how far its rule was asked.
 
     In this order: the note changes the policy, and retention wants it as it was loaded.
+    ``up_to_date`` are the logs of which everything was judged, up to these offsets.
     """
-
-    policies: Mapping[str, Policy]
-    judged: Mapping[str, int]
-    up_to_date: Mapping[str, int]
-    """The logs of which everything was judged, up to these offsets."""
-
-    async def __call__(self, root: Store, ref: LogRef) -> LogRetained:
-        policy, store = self.policies[ref.id], PolicyStore(log_store(root, ref.id))
-        kept = Retained(0, 0, 0)
-        if policy.retain is not None:
-            judged = None if policy.live is None else self.up_to_date.get(ref.id)
-            by_size = ref.id in self.up_to_date
-            kept = await store.retain(policy, by_size=by_size, judged=judged)
-        if ref.id in self.judged:
-            await store.note_judged(policy, self.judged[ref.id])
-        return LogRetained(
-            log=ref.name,
-            log_id=ref.id,
-            offset_before=kept.offset_before,
-            offset=kept.offset,
-            num_bytes=kept.num_bytes,
-        )
+    policy, store = policies[ref.id], PolicyStore(log_store(root, ref.id))
+    kept = Retained(0, 0, 0)
+    if policy.retain is not None:
+        whole = None if policy.live is None else up_to_date.get(ref.id)
+        kept = await store.retain(policy, by_size=ref.id in up_to_date, judged=whole)
+    if ref.id in judged:
+        await store.note_judged(policy, judged[ref.id])
+    return LogRetained(log=ref.name, log_id=ref.id, **asdict(kept))
 
 
 def _options_of_one(options: HerdCompactOptions, live_share_min: float) -> CompactOptions:
-    """How one log is compacted whose policy has this share."""
     return CompactOptions(
         live_share_min=live_share_min,
         interval_s=options.interval_s,
         timeout_s=options.timeout_s,
     )
-
-
-def _unknown_rule() -> Invalid:
-    return Invalid("the policy has a rule of a newer version", hint="Upgrade stratalog.")

@@ -8,11 +8,9 @@ gets sets, not rows. Much of a log is rewritten by tasks as well (``rewrite_task
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
@@ -20,14 +18,11 @@ from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS, Compacted, Compactor, OnProgress
 from stratalog.objectlog.stored import load_manifest
-from stratalog.pipeline.compact.key_rule import first_line
+from stratalog.pipeline.compact.key_rule import asked_of
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 from stratalog.pipeline.read import Place, pinned_log
-from stratalog.pipeline.spark import absolute_url, check_reachable, readable_spark_errors
+from stratalog.pipeline.spark import absolute_url, readable_spark_errors
 from stratalog.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 VIEW = "log"
 WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
@@ -51,7 +46,7 @@ def compact_log(
     that are there now, or those before ``up_to``; a DataFrame or a set says nothing about where its
     owner stopped reading, so there ``up_to`` is needed.
     """
-    place = check_reachable(absolute_url(url))
+    place = absolute_url(url)
     if isinstance(live, str):
         up_to = tail_of(place) if up_to is None else min(up_to, tail_of(place))
         found = live_by_query(spark, place, live, up_to)
@@ -98,18 +93,6 @@ def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> In
             spark.catalog.dropTempView(VIEW)
 
 
-@contextmanager
-def asked_of(trouble: str) -> Iterator[None]:
-    """A wrong expression is ``Invalid``, with a hint what it should have been."""
-    try:
-        yield
-    except (AnalysisException, ParseException) as error:
-        raise Invalid(
-            f"{trouble}: {first_line(error)}",
-            hint="It is about the records of a log: offset, timestamp, body.",
-        ) from None
-
-
 def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: all its offsets as one set."""
     found = EMPTY
@@ -119,7 +102,6 @@ def _as_sets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def tail_of(place: str) -> int:
-    """The offset after the last record."""
     store = open_store(place)
     manifest, _ = loop_thread().run(lambda: load_manifest(store))
     return manifest.tail.offset

@@ -8,7 +8,8 @@ names every holder of a record.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
@@ -19,7 +20,8 @@ from stratalog.objectlog.erasure import Certificate, Eraser
 from stratalog.objectlog.holds import PinStore
 from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Snapshot, load_manifest
 from stratalog.objectlog.tree import Tree, Window, key_of
-from stratalog.pipeline.compact.by_query import asked_of, live_set
+from stratalog.pipeline.compact.by_query import live_set
+from stratalog.pipeline.compact.key_rule import asked_of
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 from stratalog.pipeline.read import (
     PLANNING_CACHE_BYTES,
@@ -27,14 +29,11 @@ from stratalog.pipeline.read import (
     Part,
     Place,
     pinned_log,
-    records_in_task,
+    records_of,
     split_evenly,
 )
-from stratalog.pipeline.spark import RECORDS_DDL, absolute_url, check_reachable, frame_of, slots_of
+from stratalog.pipeline.spark import RECORDS_DDL, absolute_url, frame_of, slots_of
 from stratalog.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def erase_where(
@@ -52,7 +51,7 @@ def erase_where(
     None if there are none. ``Conflict`` if others hold some, unless ``despite_holders``: see
     ``erase``. What is appended after the query has begun is not judged.
     """
-    place = check_reachable(absolute_url(url))
+    place = absolute_url(url)
     offsets = matching(spark, place, where)
     rewrite = rewriting_in_tasks(spark, place, options)
     eraser = Eraser(place, on_progress, options=options, rewrite=rewrite)
@@ -61,7 +60,7 @@ def erase_where(
 
 def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:
     """The offsets of the records for which a condition is true, in the log or held by its pins."""
-    place = check_reachable(absolute_url(url))
+    place = absolute_url(url)
     if not where.strip():
         raise Invalid("a condition says which records go", hint="For example: user = 'u-17'.")
 
@@ -74,7 +73,7 @@ def matching(spark: SparkSession, url: Place, where: str) -> IndexSet:
     held = loop_thread().run(lambda: _held_elsewhere(place))
     if held:
         splits = split_evenly([Part(place, held)], SPLIT_BYTES, slots_of(spark))
-        read = partial(records_in_task, verify=False)
+        read = partial(records_of, verify=False)
         offsets |= found(frame_of(spark, splits, read, RECORDS_DDL))
     return offsets
 

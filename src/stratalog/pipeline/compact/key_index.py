@@ -28,11 +28,10 @@ What is deleted in (5) was uploaded by a run that read INDEX.json before (4), an
 Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import logging
+from itertools import count
 from typing import ClassVar
 
 import pyarrow as pa
@@ -52,15 +51,7 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.objectlog.tree import delete_surely
 from stratalog.runtime import Runtime
-from stratalog.store import (
-    Document,
-    Patience,
-    Store,
-    Superseded,
-    Version,
-    put_once,
-    read_version,
-)
+from stratalog.store import Document, Patience, Store, Superseded, Version, put_once, read_version
 
 log = logging.getLogger(__name__)
 
@@ -216,17 +207,10 @@ class IndexNames:
 
     def __init__(self, runtime: Runtime) -> None:
         self._incarnation = runtime.new_id(INCARNATION_LENGTH)
-        self._count = 0
+        self._numbers = count(1)
 
-    def part(self) -> str:
-        return self._next("parquet")
-
-    def gone(self) -> str:
-        return self._next("ixs")
-
-    def _next(self, ending: str) -> str:
-        self._count += 1
-        return f"{INDEX_PREFIX}{self._incarnation}-{self._count}.{ending}"
+    def next(self, ending: str) -> str:
+        return f"{INDEX_PREFIX}{self._incarnation}-{next(self._numbers)}.{ending}"
 
 
 def encode_rows(rows: pa.Table) -> bytes:
@@ -251,9 +235,8 @@ def encode_rows(rows: pa.Table) -> bytes:
 async def store_part(
     store: Store, rows: pa.Table, bucket: int, names: IndexNames, patience: Patience
 ) -> IndexPart:
-    """Upload rows of a bucket as a part."""
     data = encode_rows(rows)
-    path = await put_once(store, names.part, data, patience)
+    path = await put_once(store, lambda: names.next("parquet"), data, patience)
     return IndexPart(
         path=path,
         bucket=bucket,
@@ -270,21 +253,14 @@ async def store_gone(
     if not offsets:
         return None
     data = offsets.to_bytes()
-    path = await put_once(store, names.gone, data, patience)
+    path = await put_once(store, lambda: names.next("ixs"), data, patience)
     return GoneSet(path=path, members=len(offsets), num_bytes=len(data))
 
 
 async def fetch_part(store: Store, part: IndexPart) -> pa.Table:
     """The rows of a part. ``Corrupt`` if it is missing or not what was written."""
     data = await _fetch(store, part.path)
-    found = hashlib.sha256(data).hexdigest()
-    if found != part.sha256:
-        raise Corrupt(
-            f"{part.path} is not what was written",
-            path=part.path,
-            expected=part.sha256,
-            actual=found,
-        )
+    _check_written(part.path, part.sha256, hashlib.sha256(data).hexdigest())
     try:
         return pq.read_table(pa.BufferReader(data), use_threads=False).cast(ROWS)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -300,13 +276,7 @@ async def fetch_gone(store: Store, gone: GoneSet | None) -> IndexSet:
         found = IndexSet.from_bytes(data)
     except Corrupt as error:
         raise Corrupt(f"{gone.path} is not readable: {error}", path=gone.path) from None
-    if len(found) != gone.members:
-        raise Corrupt(
-            f"{gone.path} is not what was written",
-            path=gone.path,
-            expected=gone.members,
-            actual=len(found),
-        )
+    _check_written(gone.path, gone.members, len(found))
     return found
 
 
@@ -315,29 +285,11 @@ def is_about_the_index(error: StratalogError) -> bool:
     return isinstance(error, Corrupt) and (error.path or "").startswith(INDEX_PREFIX)
 
 
-def new_index(
-    *,
-    up_to: int,
-    rule: str,
-    compacted: str | None,
-    epoch: int,
-    buckets: int,
-    parts: tuple[IndexPart, ...],
-    gone: GoneSet | None,
-    runtime: Runtime,
-) -> KeyIndex:
-    """A version that nobody has stored yet."""
-    return KeyIndex(
-        up_to=up_to,
-        rule=rule,
-        compacted=compacted,
-        epoch=epoch,
-        buckets=buckets,
-        parts=parts,
-        gone=gone,
-        format=FORMAT,
-        write_id=runtime.new_id(),
-    )
+def _check_written(path: str, expected: str | int, actual: str | int) -> None:
+    if actual != expected:
+        raise Corrupt(
+            f"{path} is not what was written", path=path, expected=expected, actual=actual
+        )
 
 
 async def _fetch(store: Store, path: str) -> bytes:

@@ -8,22 +8,24 @@ the buckets that they belong to. The records are read natively if they are of on
 reaches its files, otherwise through the library.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from stratalog.errors import Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.invariants import invariant
 from stratalog.pipeline.compact.key_index import IndexPart, KeyIndex
 from stratalog.pipeline.compact.key_rule import KeyRule
+from stratalog.pipeline.compact.key_state import UNIT_ROWS, KeyState
 from stratalog.pipeline.compact.key_tasks import UnitDone, UnitWork, judge_units
 from stratalog.pipeline.compact.key_verdict import Verdict
 from stratalog.pipeline.materialize import is_fault_of_data
@@ -31,13 +33,14 @@ from stratalog.pipeline.read import (
     SPLIT_BYTES,
     Part,
     native_frame,
-    records_in_task,
+    records_of,
     split_evenly,
     why_not_native,
 )
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     PICKLED_DDL,
+    batch_of,
     frame_of,
     slots_of,
     tidy_error,
@@ -45,31 +48,35 @@ from stratalog.pipeline.spark import (
     whole_errors,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-UNIT_ROWS = 1 << 18
 TASK_ROWS = 1 << 19
 BUCKET_BITS = 16
 BUCKETS_MAX = (1 << BUCKET_BITS) - 1
 PARTS_PER_BUCKET_MAX = 8
 
-_ORDERS = pa.schema([pa.field("unit", pa.int32()), pa.field("work", pa.binary())])
+_ORDERS = pa.schema(
+    [
+        ("unit", pa.int32()),
+        ("key", pa.binary()),
+        ("offset", pa.int64()),
+        ("timestamp_us", pa.int64()),
+        ("tombstone", pa.bool_()),
+        ("work", pa.binary()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about one log."""
-
     part: Part
     """Its new records, and where they are."""
 
-    index: KeyIndex | None
-    """What is known of the others; None if all are new."""
-
-    first_offset: int
-    up_to: int
+    state: KeyState
     expired_by_us: int
+
+    @property
+    def index(self) -> KeyIndex | None:
+        """What is known of the others; None if all are new."""
+        return self.state.index
 
     @property
     def records(self) -> int:
@@ -97,7 +104,6 @@ class Question:
         return 2 * gone > self.index.rows or most >= PARTS_PER_BUCKET_MAX
 
     def orders(self, log: int) -> Iterator[UnitWork]:
-        """The order for each of its buckets."""
         index = self.index
         parts: dict[int, list[IndexPart]] = defaultdict(list)
         for part in index.parts if index else ():
@@ -109,8 +115,8 @@ class Question:
                 bucket=bucket,
                 parts=tuple(parts[bucket]),
                 gone=index.gone if index else None,
-                first_offset=self.first_offset,
-                up_to=self.up_to,
+                first_offset=self.state.first_offset,
+                up_to=self.state.up_to,
                 expired_by_us=self.expired_by_us,
                 is_rewritten=self.is_rewritten,
             )
@@ -118,8 +124,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found out about one log."""
-
     read: int
     verdict: Verdict
     buckets: int
@@ -163,8 +167,6 @@ def ask(
 
 
 def _judged(frame: DataFrame, tasks: int) -> DataFrame:
-    from pyspark.sql import functions as sf
-
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with whole_errors():
             yield from judge_units(batches)
@@ -174,23 +176,8 @@ def _judged(frame: DataFrame, tasks: int) -> DataFrame:
 
 
 def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
-    from pyspark.sql import functions as sf
-
-    columns = [
-        pa.array(range(len(works)), pa.int32()),
-        pa.array([pickle.dumps(work) for work in works], pa.binary()),
-    ]
-    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_ORDERS))
-    nothing = [
-        sf.lit(None).cast(kind).alias(name)
-        for name, kind in (
-            ("key", "binary"),
-            ("offset", "bigint"),
-            ("timestamp_us", "bigint"),
-            ("tombstone", "boolean"),
-        )
-    ]
-    return frame.select("unit", *nothing, "work")
+    rows = [(unit, None, None, None, None, pickle.dumps(work)) for unit, work in enumerate(works)]
+    return spark.createDataFrame(pa.Table.from_batches([batch_of(rows, _ORDERS)]))
 
 
 def _new_rows(
@@ -201,19 +188,19 @@ def _new_rows(
     native: bool,
 ) -> DataFrame | None:
     """The rows of new records, each with the number of its unit. None if nothing is new."""
-    from pyspark.sql import functions as sf
-
     if not any(question.part.fragments for question in questions):
         return None
     code = sf.lit(codes[0]).cast("bigint")
-    records = _of_one_log(spark, questions[0].part) if native and len(questions) == 1 else None
+    records, first = None, questions[0].part
+    if native and len(questions) == 1 and why_not_native(spark, first.url) is None:
+        records = native_frame(spark, [replace(first, log=None)], first.window)
     if records is None:
         parts = [
             replace(question.part, log=str(code))
             for question, code in zip(questions, codes, strict=True)
         ]
         splits = split_evenly(parts, SPLIT_BYTES, slots_of(spark))
-        make = partial(records_in_task, verify=False)
+        make = partial(records_of, verify=False)
         records = frame_of(spark, splits, make, HERD_RECORDS_DDL)
         code = sf.col("log").cast("bigint")
     rows = rule.applied(records, code.alias("code"))
@@ -227,17 +214,8 @@ def _new_rows(
     )
 
 
-def _of_one_log(spark: SparkSession, part: Part) -> DataFrame | None:
-    """Its records natively. None if Spark cannot do that."""
-    if why_not_native(spark, part.url) is not None:
-        return None
-    return native_frame(spark, [replace(part, log=None)], part.window)
-
-
 def _unit_of(code: Column) -> Column:
     """The unit that a row goes to. A code holds the first unit of its log, and how many it has."""
-    from pyspark.sql import functions as sf
-
     first = sf.shiftright(code, BUCKET_BITS)
     buckets = code.bitwiseAND(sf.lit(BUCKETS_MAX))
     hashed = sf.coalesce(sf.crc32("key"), sf.col("offset"))
@@ -260,8 +238,6 @@ def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
 
 
 def _failure_of(error: Exception) -> StratalogError | None:
-    from pyspark.errors import PySparkException
-
     failure = tidy_error(error)
     if failure is not None and isinstance(error, PySparkException) and is_fault_of_data(error):
         return Invalid(

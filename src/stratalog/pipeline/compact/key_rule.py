@@ -6,22 +6,20 @@ dates, truth values. Others (floats, times, structs) are refused: a cast says ho
 are written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from stratalog.errors import Invalid
 from stratalog.pipeline.jobs import require
 from stratalog.pipeline.spark import RECORDS_DDL
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 GRACE_S = 86_400.0
 GRACE_S_MAX = 100 * 366 * 86_400.0
@@ -67,8 +65,6 @@ class KeyRule:
 
     def applied(self, records: DataFrame, *others: Column) -> DataFrame:
         """``key, offset, timestamp_us, tombstone`` of each record, and ``others``."""
-        from pyspark.sql import functions as sf
-
         # An expression that gives several rows is not taken inside of another one.
         key = sf.element_at(sf.array(_expression(self.by.key_sql)), 1)
         if self.key_type != "binary":
@@ -106,25 +102,24 @@ def checked_rule(spark: SparkSession, by: ByKey) -> KeyRule:
 
 
 def _type_of(nothing: DataFrame, sql: str, what: str) -> str:
-    from pyspark.sql import functions as sf
-
     # Beside a column an aggregate is refused, inside of an array what gives several rows.
     asked = (sf.col("offset"), sf.expr(sql), sf.array(_expression(sql)))
-    try:
+    with asked_of(f"the {what} cannot be evaluated", hint=COLUMNS_HINT):
         _, (_, kind), _ = nothing.select(*asked).dtypes
-        return kind
-    except (AnalysisException, ParseException) as error:
-        raise Invalid(
-            f"the {what} cannot be evaluated: {first_line(error)}", hint=COLUMNS_HINT
-        ) from None
+    return kind
 
 
 def _expression(sql: str) -> Column:
-    from pyspark.sql import functions as sf
-
     return sf.expr(f"(\n{sql}\n)")
 
 
-def first_line(error: Exception) -> str:
-    """What an error of Spark says, without the plan below."""
-    return (str(error).strip().splitlines() or [""])[0]
+@contextmanager
+def asked_of(
+    trouble: str, hint: str = "It is about the records of a log: offset, timestamp, body."
+) -> Iterator[None]:
+    """A wrong expression is ``Invalid``, with a hint what it should have been."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        first_line = (str(error).strip().splitlines() or [""])[0]  # below it is the plan
+        raise Invalid(f"{trouble}: {first_line}", hint=hint) from None

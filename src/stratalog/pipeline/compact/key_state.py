@@ -1,30 +1,23 @@
 """How far a compaction by key is with one log: what is new, and what its index knows."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 
-from stratalog.errors import NotFound
-from stratalog.objectlog.stored import MANIFEST_PATH, is_being_destroyed, load_manifest
-from stratalog.pipeline.compact.key_index import KeyIndex, load_index
-from stratalog.pipeline.compact.key_query import UNIT_ROWS
-from stratalog.pipeline.jobs import LogRef
+from stratalog.objectlog.stored import load_manifest
+from stratalog.pipeline.compact.key_index import TIMEOUT_S, KeyIndex, load_index
+from stratalog.pipeline.jobs import LogRef, check_alive
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 60.0
-
+UNIT_ROWS = 1 << 18
 GROWTH_MAX = 8
 """An index whose buckets have become so many times too large is made anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """A log and its index, as they were read."""
-
     ref: LogRef
     name: str | None
     first_offset: int
@@ -59,8 +52,7 @@ async def read_key_state(
     index, etag = await load_index(store)
     manifest, _ = await load_manifest(store)
     manifest.check_writable()
-    if is_being_destroyed(manifest):
-        raise NotFound(f"the log at {store.url} is being destroyed", path=MANIFEST_PATH)
+    check_alive(manifest, f"at {store.url}")
     tail = manifest.tail.offset
     up_to = tail if up_to is None else min(up_to, tail)
     if index is not None:

@@ -9,8 +9,6 @@ where the log is, which parts there are, what to do. So a unit without new recor
 the grace of a tombstone may be over. All rows of a unit are in memory at the same time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import Iterable, Iterator
@@ -26,6 +24,7 @@ from stratalog.indexset import EMPTY, IndexSet
 from stratalog.pipeline.compact.key_index import (
     NO_ROWS,
     ROWS,
+    TIMEOUT_S,
     GoneSet,
     IndexNames,
     IndexPart,
@@ -34,20 +33,16 @@ from stratalog.pipeline.compact.key_index import (
     store_part,
 )
 from stratalog.pipeline.compact.key_verdict import Verdict, by_offset, judge, without
-from stratalog.pipeline.jobs import in_groups
-from stratalog.pipeline.spark import pickled_batch
+from stratalog.pipeline.spark import in_groups, pickled_batch
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PatientStore, open_store
 
-TIMEOUT_S = 60.0
 UNITS_AT_ONCE = 16
 UNITS_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class UnitWork:
-    """The order for one unit."""
-
     log: int
     """The number of its log in this query."""
 
@@ -64,8 +59,6 @@ class UnitWork:
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
-    """What came of one unit."""
-
     log: int
     read: int
     verdict: Verdict
@@ -81,7 +74,6 @@ def judge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[UnitWork, pa.Table]]:
-    """Each unit and its new rows."""
     taken = [*batches]
     if not taken:
         return

@@ -12,8 +12,6 @@ of its key lives for its time of grace. What was older than it must go with it: 
 an old value and no tombstone would take it for the present one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,12 +6,12 @@ of the driver, and the driver links what they have stored. A task that Spark rep
 other names; what the first attempt has left is swept.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.indexset import IndexSet
@@ -20,12 +20,9 @@ from stratalog.objectlog.compaction import Group, Replaced, Rewrite, Rewriter
 from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.stored import ByteCache, Snapshot, UploadNames
 from stratalog.objectlog.tree import Tree
-from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
+from stratalog.pipeline.spark import OnProgress, in_groups, in_tasks, slots_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HERE_BYTES_MAX = 32 << 20
 """So much is rewritten by the driver in less time than tasks take to start."""
@@ -35,8 +32,6 @@ TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one task rewrites."""
-
     place: str
     groups: tuple[Group, ...]
     live: IndexSet
@@ -50,12 +45,14 @@ def rewriting_in_tasks(spark: SparkSession, place: str, options: CompactOptions)
     async def rewrite(
         groups: Sequence[Group], live: IndexSet, guard: UploadGuard, on_progress: OnProgress | None
     ) -> list[Replaced]:
-        if sum(map(_bytes_of, groups)) <= HERE_BYTES_MAX:
+        whole = sum(map(_bytes_of, groups))
+        if whole <= HERE_BYTES_MAX:
             rewriter = _rewriter(place, live, options)
             return await rewriter.rewrite(groups, guard.names, on_progress)
+        room = min(TASK_BYTES, -(-whole // slots_of(spark)))  # for as many as keep it busy
         shares = [
-            _Share(place, each, _within(live, each), guard.incarnation, options)
-            for each in _shares_of(groups, slots_of(spark))
+            _Share(place, tuple(each), _within(live, each), guard.incarnation, options)
+            for each in in_groups(groups, _bytes_of, room, evenly=True)
         ]
         loop = asyncio.get_running_loop()
         return await _to_its_end(loop.run_in_executor(None, _run, spark, shares, on_progress))
@@ -91,8 +88,6 @@ def _run(
 
 
 def _in_task(share: _Share) -> list[Replaced]:
-    from pyspark import TaskContext
-
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     names = UploadNames.of_share(share.incarnation, context.taskAttemptId() + 1)
@@ -103,22 +98,6 @@ def _in_task(share: _Share) -> list[Replaced]:
 def _rewriter(place: str, live: IndexSet, options: CompactOptions) -> Rewriter:
     store = PatientStore(open_store(place), DEFAULT_RUNTIME, options.timeout_s)
     return Rewriter(store, Tree(store, ByteCache[Snapshot](0)), live, options, DEFAULT_RUNTIME)
-
-
-def _shares_of(groups: Sequence[Group], slots: int) -> Iterator[tuple[Group, ...]]:
-    """Neighbours of about the same size, as many as keep the session busy."""
-    whole = sum(map(_bytes_of, groups))
-    room = min(TASK_BYTES, -(-whole // slots))
-    share: list[Group] = []
-    size = 0
-    for each in groups:
-        if share and size + _bytes_of(each) / 2 > room:
-            yield tuple(share)
-            share, size = [], 0
-        share.append(each)
-        size += _bytes_of(each)
-    if share:
-        yield tuple(share)
 
 
 def _bytes_of(group: Group) -> int:

@@ -9,12 +9,10 @@ reading in the tasks. What goes from one to the other is options and splits; eac
 stores that it uses. A plan is made once for a DataFrame, and pinned (``pinned_plan``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -24,12 +22,14 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.pipeline.data_source.filter_push_down import narrowed
 from stratalog.pipeline.read import (
+    HERD_RECORDS,
+    RECORDS,
     Hold,
     Planned,
     ReadOptions,
@@ -39,23 +39,15 @@ from stratalog.pipeline.read import (
     parse_stream,
     plan_herd,
     plan_log,
-    records_in_task,
+    records_of,
     split_evenly,
 )
-from stratalog.pipeline.spark import whole_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from stratalog.pipeline.spark import struct_of, whole_errors
 
 FORMAT_NAME = "stratalog"
 
-RECORDS_TYPE = (
-    StructType()
-    .add("offset", LongType(), nullable=False)
-    .add("timestamp", TimestampType(), nullable=False)
-    .add("body", BinaryType(), nullable=False)
-)
-HERD_RECORDS_TYPE = StructType([*RECORDS_TYPE.fields]).add("log", StringType(), nullable=False)
+RECORDS_TYPE = struct_of(RECORDS)
+HERD_RECORDS_TYPE = struct_of(HERD_RECORDS)
 
 
 def register(spark: SparkSession) -> None:
@@ -64,8 +56,6 @@ def register(spark: SparkSession) -> None:
 
 
 class SplitPartition(InputPartition):
-    """What one task reads."""
-
     def __init__(self, split: Split) -> None:
         self.split = split
 
@@ -73,8 +63,8 @@ class SplitPartition(InputPartition):
 def records_in(partition: InputPartition, *, verify: bool) -> Iterator[pa.RecordBatch]:
     """The records of a partition. Spark makes up an empty one where there is none."""
     if isinstance(partition, SplitPartition):
-        return records_in_task(partition.split, verify=verify)
-    return iter(())
+        with whole_errors():
+            yield from records_of(partition.split, verify=verify)
 
 
 class StratalogSource(DataSource):

@@ -4,9 +4,7 @@ Only for pruning: Spark is given all filters back and applies them to the rows a
 that is not understood is passed over, and bounds may be wider than the filter, never narrower.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -37,13 +35,13 @@ def narrowed(window: Window, filters: Iterable[Filter]) -> Window:
             window = replace(
                 window,
                 from_offset=max(window.from_offset, low or 0),
-                to_offset=_lower(window.to_offset, high),
+                to_offset=_known(min, window.to_offset, high),
             )
         elif column == ("timestamp",):
             window = replace(
                 window,
-                from_timestamp_us=_higher(window.from_timestamp_us, low),
-                to_timestamp_us=_lower(window.to_timestamp_us, high),
+                from_timestamp_us=_known(max, window.from_timestamp_us, low),
+                to_timestamp_us=_known(min, window.to_timestamp_us, high),
             )
     return window
 
@@ -81,9 +79,6 @@ def _number(value: object) -> int | None:
     return None
 
 
-def _higher(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else max(one, other)
-
-
-def _lower(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one, other)
+def _known(choose: Callable[[list[int]], int], *bounds: int | None) -> int | None:
+    known = [each for each in bounds if each is not None]
+    return choose(known) if known else None

@@ -5,13 +5,12 @@ reader of a query and makes all calls but ``read``, which runs in tasks. Spark e
 with SIGTERM and without calling ``stop``, so the reader sees to it that it is called.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NoReturn, TypeVar
 
 import pyarrow as pa
@@ -26,8 +25,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from stratalog.blocking import loop_thread
+from stratalog.objectlog import Limits
 from stratalog.pipeline.data_source.data_source import SplitPartition, records_in
-from stratalog.pipeline.read import Admission, LogStream, StreamOptions, split_evenly
+from stratalog.pipeline.read import LogStream, StreamOptions, split_evenly
 from stratalog.pipeline.spark import whole_errors
 
 T = TypeVar("T")
@@ -65,8 +65,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._run(lambda stream: stream.stop_at_tail())
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        admission = self._admission(limit)
-        return {OFFSET: self._run(lambda stream: stream.upto(start[OFFSET], admission))}
+        limits = self._limits(limit)
+        return {OFFSET: self._run(lambda stream: stream.upto(start[OFFSET], limits))}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
         return None if self._stream is None else {OFFSET: self._stream.tail}
@@ -88,19 +88,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if stream is not None:
             loop_thread().run(stream.close)
 
-    def _admission(self, limit: ReadLimit) -> Admission:
-        if isinstance(limit, ReadAllAvailable):
-            return Admission()
-        records, size = self._options.max_records, self._options.max_bytes
+    def _limits(self, limit: ReadLimit) -> Limits:
+        given = Limits(max_records=self._options.max_records, max_bytes=self._options.max_bytes)
         match limit:
+            case ReadAllAvailable():
+                return Limits()
             case ReadMaxRows():
-                return Admission(max_records=limit.max_rows, max_bytes=size)
+                return replace(given, max_records=limit.max_rows)
             case ReadMaxBytes():
-                return Admission(max_records=records, max_bytes=limit.max_bytes)
+                return replace(given, max_bytes=limit.max_bytes)
             case ReadMaxFiles():
-                return Admission(records, size, limit.max_files)
+                return replace(given, max_files=limit.max_files)
             case _:
-                return Admission(records, size)
+                return given
 
     def _run(self, work: Callable[[LogStream], Awaitable[T]]) -> T:
         with whole_errors():

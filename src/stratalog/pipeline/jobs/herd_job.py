@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from stratalog.blocking import loop_thread
 from stratalog.errors import StratalogError
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs.log_results import LogResult, LogResults, Trouble
-from stratalog.pipeline.jobs.logs import LogRef, find_logs, open_root, place_of, resolve
+from stratalog.pipeline.jobs.logs import LogRef, find_logs, place_of, resolve
+from stratalog.pipeline.jobs.results import LogResult, LogResults, Trouble
 from stratalog.pipeline.spark import OnProgress, in_tasks, slots_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import CountedStore, PatientStore, Store, Usage
+from stratalog.store import CountedStore, PatientStore, Store, Usage, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +36,6 @@ Work = Callable[[Store, LogRef], Awaitable[T]]
 
 
 class Ended(TypedDict):
-    """What the result of every job has."""
-
     gone: int
     troubles: tuple[Trouble, ...]
     seconds: float
@@ -45,8 +43,6 @@ class Ended(TypedDict):
 
 
 class HerdJob:
-    """One run of a job."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -59,7 +55,7 @@ class HerdJob:
         self.place = place_of(root_url)
         self.runtime = runtime
         self.started_us = runtime.now_us()
-        self.counted = CountedStore(open_root(self.place))
+        self.counted = CountedStore(open_store(self.place))
         self.root = PatientStore(self.counted, runtime, timeout_s)
         self.gone = 0
         self.troubles: list[Trouble] = []
@@ -72,7 +68,6 @@ class HerdJob:
 
     @property
     def seconds(self) -> float:
-        """How long the job has been running."""
         return (self.runtime.now_us() - self.started_us) / 1e6
 
     def find(
@@ -105,10 +100,16 @@ class HerdJob:
         if len(refs) <= here_max:
             done = do(refs)
         else:
-            shares = shares_of(refs, slots_of(self.spark) * tasks_per_slot)
+            shares = self.shares(refs, tasks_per_slot)
             done = LogResults.joined(in_tasks(self.spark, shares, do, on_progress))
         self.add(done.gone, done.troubles, done.usage)
         return done
+
+    def shares(self, refs: Sequence[LogRef], tasks_per_slot: int) -> list[tuple[LogRef, ...]]:
+        """The logs in shares of about the same number, for so many tasks or more."""
+        tasks = slots_of(self.spark) * tasks_per_slot
+        size = max(1, min(LOGS_PER_TASK_MAX, -(-len(refs) // max(1, tasks))))
+        return [tuple(refs[start : start + size]) for start in range(0, len(refs), size)]
 
     def add(
         self, gone: int = 0, troubles: Sequence[Trouble] = (), usage: Usage | None = None
@@ -118,12 +119,13 @@ class HerdJob:
         self.troubles += troubles
         self._used_elsewhere += usage or Usage()
 
-    def add_result(self, result: LogResult[T]) -> None:
-        """Count what became of a log that was not among those of ``for_each``."""
+    def fail(self, ref: LogRef, error: StratalogError) -> LogResult[None]:
+        """Count a log for which there was no ``for_each``."""
+        result: LogResult[None] = LogResult(ref, error=error)
         self.add(result.is_gone, [*filter(None, [result.trouble])])
+        return result
 
     def ended(self) -> Ended:
-        """What it has come to."""
         return Ended(
             gone=self.gone,
             troubles=tuple(self.troubles),
@@ -132,16 +134,10 @@ class HerdJob:
         )
 
 
-def shares_of(refs: Sequence[LogRef], tasks: int) -> list[tuple[LogRef, ...]]:
-    """The logs in shares of about the same number, for so many tasks or more."""
-    size = max(1, min(LOGS_PER_TASK_MAX, -(-len(refs) // max(1, tasks))))
-    return [tuple(refs[start : start + size]) for start in range(0, len(refs), size)]
-
-
 async def _do_all(
     root_url: str, refs: Sequence[LogRef], work: Work[T], at_once: int
 ) -> LogResults[T]:
-    counted = CountedStore(open_root(root_url))
+    counted = CountedStore(open_store(root_url))
     root = PatientStore(counted, DEFAULT_RUNTIME, TIMEOUT_S)
     results = await gather_bounded(refs, partial(_do, root, work), at_once)
     return LogResults(tuple(results), counted.usage)

@@ -4,18 +4,17 @@ By default that is every log of the catalogue. The driver lists the names, a tho
 tasks read what lies behind them, each its share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stratalog.errors import NotFound
 from stratalog.herd import CATALOGUE_TIMEOUT_S, Catalogue, log_store, servers
 from stratalog.objectlog import located
+from stratalog.objectlog.stored import MANIFEST_PATH, Manifest, is_being_destroyed
 from stratalog.ordered import gather_bounded
 from stratalog.pipeline.spark import check_reachable
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.store import PROBE_PREFIX, PatientStore, Store, open_store
+from stratalog.store import PROBE_PREFIX, PatientStore, Store
 
 NAMES_AT_ONCE = 32
 
@@ -72,6 +71,12 @@ async def check_herd(root: Store) -> None:
     )
 
 
+def check_alive(manifest: Manifest, log: str) -> None:
+    """``NotFound`` for a log that is being destroyed."""
+    if is_being_destroyed(manifest):
+        raise NotFound(f"the log {log} is being destroyed", path=MANIFEST_PATH)
+
+
 async def resolve(root: Store, ref: LogRef) -> tuple[LogRef, Store]:
     """A log with its id, and its place. ``NotFound`` if it was dropped meanwhile."""
     if ref.log_id is None:
@@ -95,8 +100,3 @@ async def has_lost_manifest(root: Store, ref: LogRef) -> bool:
             return False
     rows = log_store(root, ref.id).list()
     return any([not row.path.startswith(PROBE_PREFIX) async for row in rows])
-
-
-def open_root(root_url: str) -> Store:
-    """The root of a herd, to be opened in the process that uses it."""
-    return open_store(root_url)

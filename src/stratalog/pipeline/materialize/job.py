@@ -7,44 +7,32 @@ that fails is listed in ``troubles``, and the others go on. After a crash the ne
 what is published: see ``outputs`` for the protocol and ``merge`` for what a merge is.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, StratalogError
-from stratalog.herd import COMPACTION, check_name
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import (
-    LOGS_AT_ONCE,
-    HerdJob,
-    Trouble,
-    check_job_cursor,
-    require,
-)
-from stratalog.pipeline.materialize.materialized_logs import Materialized, MaterializedLog
+from stratalog.pipeline.jobs import LOGS_AT_ONCE, Counted, HerdJob, Trouble
 from stratalog.pipeline.materialize.merge import Merge
 from stratalog.pipeline.materialize.merge_job import (
+    MaterializeOptions,
     Merged,
     MergeJob,
     Work,
     failure_of,
-    is_fault_of_data,
 )
 from stratalog.pipeline.materialize.plan import Planner
-from stratalog.pipeline.outputs import FILE_BYTES, Outputs
-from stratalog.pipeline.read import SPLIT_BYTES
+from stratalog.pipeline.outputs import Outputs
 from stratalog.pipeline.spark import watched
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOGS_PER_HOP = 512
 """After so many logs progress is reported."""
@@ -53,36 +41,6 @@ UNMERGED_MAX = 8
 """More logs than so many with a record that the merge refuses, and the run fails."""
 
 Phase = Literal["plan", "merge", "publish"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaterializeOptions:
-    """How a job merges, and under which names."""
-
-    job: str = "latest"
-    """The name of the job: its outputs lie under it."""
-
-    cursor: str = COMPACTION
-    """The cursor that says up to where a log is merged. Each job needs one of its own."""
-
-    split_bytes: int = SPLIT_BYTES
-    """About how many bytes of a log a task reads."""
-
-    file_bytes: int = FILE_BYTES
-    """About how large a file of an output may be."""
-
-    logs_at_once: int = 5000
-    """How many logs share one Spark job at most."""
-
-    verify: bool = True
-    """Whether each record is hashed: what is merged may be collected from the log afterwards."""
-
-    def __post_init__(self) -> None:
-        check_name(self.job, "job")
-        check_job_cursor(self.cursor)
-        require(self.split_bytes >= 1, "split_bytes is at least 1")
-        require(self.file_bytes >= 1, "file_bytes is at least 1")
-        require(self.logs_at_once >= 1, "logs_at_once is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +55,62 @@ class MaterializeProgress:
 
 
 OnPhase = Callable[[MaterializeProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaterializedLog:
+    """What was published of one log."""
+
+    name: str
+    log_id: str
+    records: int
+    """How many records were merged in."""
+
+    rows: int
+    """How many rows the output has now."""
+
+    bytes_in: int
+    """The bytes of the fragments that hold the records."""
+
+    bytes_out: int
+    """The bytes of the output."""
+
+    files: int
+    upto: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materialized(Counted):
+    """What a run did."""
+
+    logs: tuple[MaterializedLog, ...]
+    """The logs that have a new output."""
+
+    unchanged: int
+    """How many logs had nothing new."""
+
+    caught_up: int
+    """How many of those had an output beyond their cursor, which was moved: a run had crashed."""
+
+    troubles: tuple[Trouble, ...]
+    plan_s: float
+    merge_s: float
+    publish_s: float
+    usage: Usage
+    """What the store was asked for, by the tasks too."""
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.logs)
+
+    @property
+    def bytes_in(self) -> int:
+        return sum(each.bytes_in for each in self.logs)
+
+    @property
+    def bytes_out(self) -> int:
+        return sum(each.bytes_out for each in self.logs)
 
 
 DEFAULT_OPTIONS = MaterializeOptions()
@@ -122,22 +136,12 @@ def materialize(
     if logs is not None and log_ids is not None:
         raise Invalid("logs are named or given by their ids, not both", hint="Leave one out.")
     herd = HerdJob(spark, root_url, runtime)
-    merging = MergeJob(
-        spark,
-        herd.place,
-        merge,
-        options.job,
-        options.split_bytes,
-        options.file_bytes,
-        options.verify,
-    )
+    merging = MergeJob(spark, herd.place, merge, options)
     merging.check()
     return _Run(herd, merging, options, on_progress).run(logs, log_ids)
 
 
 class _Run:
-    """One run, and what it has done so far."""
-
     def __init__(
         self,
         herd: HerdJob,
@@ -209,10 +213,9 @@ class _Run:
             self._herd.add(usage=_requests_of(works, merged))
             return merged, []
         except Exception as error:
-            failure = failure_of(error)
+            failure, is_of_data = failure_of(error)
             if failure is None or failure is error:
                 raise
-            is_of_data = is_fault_of_data(error)
         if isinstance(failure, Invalid):
             if is_of_data:
                 return None, self._halves(works, failure)

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
 
 from stratalog.errors import Invalid
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-Merge = Callable[["DataFrame | None", "DataFrame"], "DataFrame"]
+Merge = Callable[[DataFrame | None, DataFrame], DataFrame]
 """From the last output, if any, and the added records to the new output."""
 
 COLUMNS = ("log", "key", "offset", "timestamp", "body")
@@ -61,8 +61,6 @@ class LatestByKey:
         return f"latest by {self.key_sql}{deleted}"
 
     def __call__(self, last: DataFrame | None, added: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sf
-
         records = self._keyed(added)
         if last is not None:
             records = last.select(*COLUMNS).unionByName(records)
@@ -78,8 +76,6 @@ class LatestByKey:
         return latest.select("*", *(sf.expr(sql).alias(name) for name, sql in self.columns.items()))
 
     def _keyed(self, added: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sf
-
         key = sf.expr(self.key_sql)
         if self.without_key == "drop":
             keyed = added.withColumn("key", key).where(sf.col("key").isNotNull())
@@ -107,8 +103,6 @@ def latest_by_key(
 
 
 def _refusal() -> Column:
-    from pyspark.sql import functions as sf
-
     where = sf.concat(sf.lit("the record at offset "), sf.col("offset").cast("string"))
     which = sf.concat(where, sf.lit(" of the log "), sf.col("log"), sf.lit(" has no key"))
     return sf.raise_error(which)

@@ -9,21 +9,26 @@ log meet in one task, which writes them as one file. Those of a log that is too 
 spread over as many tasks as it needs, by a hash of the row.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from operator import attrgetter
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
+from stratalog.herd import COMPACTION
 from stratalog.invariants import invariant
-from stratalog.pipeline.jobs import Trouble
+from stratalog.pipeline.jobs import Trouble, check_job, require
 from stratalog.pipeline.materialize.merge import Merge
 from stratalog.pipeline.outputs import (
+    FILE_BYTES,
     FILES,
     FileSplit,
     Output,
@@ -35,10 +40,11 @@ from stratalog.pipeline.outputs import (
     splits_of,
     write_files,
 )
-from stratalog.pipeline.read import Part, Split, records_of, split_evenly
+from stratalog.pipeline.read import SPLIT_BYTES, Part, Split, records_of, split_evenly
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     frame_of,
+    in_groups,
     in_tasks,
     slots_of,
     struct_of,
@@ -46,14 +52,39 @@ from stratalog.pipeline.spark import (
     whole_errors,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
-
 BATCH_BYTES = 4 << 20
 TASKS_MAX = 10_000
 FAULTS_OF_DATA = ("22", "P0")
 """Classes of SQLSTATE: a value that does not fit an expression, an error that one raised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaterializeOptions:
+    """How a job merges, and under which names."""
+
+    job: str = "latest"
+    """The name of the job: its outputs lie under it."""
+
+    cursor: str = COMPACTION
+    """The cursor that says up to where a log is merged. Each job needs one of its own."""
+
+    split_bytes: int = SPLIT_BYTES
+    """About how many bytes of a log a task reads."""
+
+    file_bytes: int = FILE_BYTES
+    """About how large a file of an output may be."""
+
+    logs_at_once: int = 5000
+    """How many logs share one Spark job at most."""
+
+    verify: bool = True
+    """Whether each record is hashed: what is merged may be collected from the log afterwards."""
+
+    def __post_init__(self) -> None:
+        check_job(self.job, self.cursor)
+        require(self.split_bytes >= 1, "split_bytes is at least 1")
+        require(self.file_bytes >= 1, "file_bytes is at least 1")
+        require(self.logs_at_once >= 1, "logs_at_once is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +118,12 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """One merge over many logs."""
-
     spark: SparkSession
     place: str
     """The root of the herd, as every worker can open it."""
 
     merge: Merge
-    job: str
-    split_bytes: int
-    file_bytes: int
-    verify: bool
+    options: MaterializeOptions
 
     def check(self) -> None:
         """Refuse a merge that Spark does not understand, or that loses the column ``log``."""
@@ -105,10 +131,10 @@ class MergeJob:
 
     def run(self, works: Sequence[Work]) -> Merged:
         """Merge and upload. Raises what Spark raises, but for a merge that does not fit."""
-        last = frame_of_outputs(self.spark, self.place, self.job, _last_of(works))
+        last = frame_of_outputs(self.spark, self.place, self.options.job, _last_of(works))
         merged, schema = self._merged(last, self._added(works))
         ids = {work.name: work.state.log_id for work in works}
-        target = Target(self.place, self.job, ids, self.file_bytes)
+        target = Target(self.place, self.options.job, ids, self.options.file_bytes)
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with whole_errors():
@@ -124,10 +150,10 @@ class MergeJob:
 
     def troubles_of(self, works: Sequence[Work]) -> list[Trouble]:
         """Read everything once more: which logs cannot be read, and why."""
-        verify = self.verify
+        verify = self.options.verify
         items: list[Split | FileSplit] = [
             *self._splits(works),
-            *splits_of(self.place, self.job, _last_of(works), self.split_bytes),
+            *splits_of(self.place, self.options.job, _last_of(works), self.options.split_bytes),
         ]
 
         def look(item: Split | FileSplit) -> list[Trouble]:
@@ -138,25 +164,21 @@ class MergeJob:
 
     def _splits(self, works: Sequence[Work]) -> list[Split]:
         parts = [work.part for work in works]
-        splits = split_evenly(parts, self.split_bytes, slots_of(self.spark))
+        splits = split_evenly(parts, self.options.split_bytes, slots_of(self.spark))
         planned = sum(len(part.fragments) for part in parts)
         read = sum(len(part.fragments) for split in splits for part in split.parts)
         invariant(planned == read, "every fragment that was planned is read once")
         return splits
 
     def _added(self, works: Sequence[Work]) -> DataFrame:
-        verify = self.verify
+        verify = self.options.verify
 
         def read(split: Split) -> Iterator[pa.RecordBatch]:
-            with whole_errors():
-                yield from _together(records_of(split, verify=verify))
+            return _together(records_of(split, verify=verify))
 
         return frame_of(self.spark, self._splits(works), read, HERD_RECORDS_DDL)
 
     def _merged(self, last: DataFrame | None, added: DataFrame) -> tuple[DataFrame, StructType]:
-        from pyspark.errors import PySparkException
-        from pyspark.sql.types import StringType
-
         try:
             merged = self.merge(last, added)
             schema = merged.schema
@@ -175,8 +197,8 @@ class MergeJob:
 
     def _by_log(self, merged: DataFrame, schema: StructType, works: Sequence[Work]) -> DataFrame:
         """The rows of a log together in one task; those of a large one in several."""
-        sizes = {work.name: _ceil(work.num_bytes, self.file_bytes) for work in works}
-        whole = _ceil(sum(work.num_bytes for work in works), self.file_bytes)
+        sizes = {work.name: _ceil(work.num_bytes, self.options.file_bytes) for work in works}
+        whole = _ceil(sum(work.num_bytes for work in works), self.options.file_bytes)
         tasks = min(TASKS_MAX, max(whole, min(len(works), slots_of(self.spark))))
         large = {name: min(size, tasks) for name, size in sizes.items() if size > 1}
         return merged.repartitionById(tasks, _task_of(schema, tasks, large)).sortWithinPartitions(
@@ -186,25 +208,19 @@ class MergeJob:
 
 def is_fault_of_data(error: Exception) -> bool:
     """Whether Spark could not evaluate the merge for some record, as against the merge itself."""
-    from pyspark.errors import PySparkException
-
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return state is not None and state.startswith(FAULTS_OF_DATA)
 
 
-def failure_of(error: Exception) -> StratalogError | None:
-    """What an error of the job amounts to. None if it is neither Spark's nor ours."""
-    from pyspark.errors import PySparkException
-
-    failure = tidy_error(error)
-    if failure is None or not isinstance(error, PySparkException):
-        return failure
-    if isinstance(failure, Unavailable) and is_fault_of_data(error):
-        return Invalid(
+def failure_of(error: Exception) -> tuple[StratalogError | None, bool]:
+    """What an error of the job amounts to, if it is Spark's or ours, and whether it is of data."""
+    failure, is_of_data = tidy_error(error), is_fault_of_data(error)
+    if isinstance(failure, Unavailable) and is_of_data:
+        failure = Invalid(
             f"the merge failed: {failure}",
             hint="Let the merge cope with such a record, or leave its log out.",
         )
-    return failure
+    return failure, is_of_data
 
 
 def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[Trouble]:
@@ -238,15 +254,7 @@ def _attempts(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, Call
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: each costs Spark as much as a thousand rows."""
-    some: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        some.append(batch)
-        size += batch.nbytes
-        if size >= BATCH_BYTES:
-            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
-            some, size = [], 0
-    if some:
+    for some in in_groups(batches, attrgetter("nbytes"), BATCH_BYTES):
         yield from pa.Table.from_batches(some).combine_chunks().to_batches()
 
 
@@ -259,8 +267,6 @@ def _task_of(schema: StructType, tasks: int, large: dict[str, int]) -> Column:
 
     It depends on the row alone: should Spark repeat a task, each row goes where it went before.
     """
-    from pyspark.sql import functions as sf
-
     first = sf.pmod(sf.xxhash64("log"), sf.lit(tasks))
     columns = [each.name for each in schema.fields if _can_be_hashed(each.dataType)]
     if large:
@@ -275,8 +281,6 @@ def _ceil(part: int, whole: int) -> int:
 
 
 def _can_be_hashed(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
-
     if isinstance(kind, ArrayType):
         return _can_be_hashed(kind.elementType)
     if isinstance(kind, StructType):

@@ -1,7 +1,5 @@
 """The first phase of ``materialize``: which logs have records that are not merged yet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from stratalog.blocking import loop_thread
@@ -18,8 +16,6 @@ from stratalog.pipeline.spark import below
 
 
 class Planner:
-    """Finds what there is to merge in logs."""
-
     def __init__(self, herd: HerdJob, outputs: Outputs, job: str, identity: str | None) -> None:
         """``identity`` is that of the merge, if it has one."""
         self._herd = herd

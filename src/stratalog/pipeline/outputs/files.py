@@ -5,13 +5,12 @@ more than ``file_bytes``, and uploads a few at a time. Each attempt at a task dr
 own, so what is left of an attempt that Spark gave up never gets into anybody's way.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,11 +19,10 @@ import pyarrow.parquet as pq
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import INCARNATION_LENGTH
-from stratalog.pipeline.jobs import open_root
 from stratalog.pipeline.outputs.output import folder_of
 from stratalog.pipeline.spark import batch_of
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.store import Patience, PrefixedStore, Store, put_once
+from stratalog.store import Patience, PrefixedStore, Store, open_store, put_once
 
 FILE_BYTES = 64 << 20
 ROW_GROUP_BYTES = 16 << 20
@@ -45,8 +43,6 @@ FILES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a job's files go."""
-
     root_url: str
     job: str
     ids: Mapping[str, str]
@@ -135,9 +131,9 @@ class _Uploads:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._root = open_root(target.root_url)
+        self._root = open_store(target.root_url)
         self._run = DEFAULT_RUNTIME.new_id(INCARNATION_LENGTH)
-        self._names = 0
+        self._numbers = count(1)
         self._under_way: deque[tuple[int, Future[str], str, int, str]] = deque()
         self._bytes = 0
         self._done: list[tuple[str, str, int, int, str]] = []
@@ -171,8 +167,7 @@ class _Uploads:
         self._bytes -= size
 
     async def _put(self, folder: Store, data: bytes) -> str:
-        return await put_once(folder, self._new_name, data, Patience(DEFAULT_RUNTIME, TIMEOUT_S))
+        def name() -> str:
+            return f"{self._run}-{next(self._numbers)}.parquet"
 
-    def _new_name(self) -> str:
-        self._names += 1
-        return f"{self._run}-{self._names}.parquet"
+        return await put_once(folder, name, data, Patience(DEFAULT_RUNTIME, TIMEOUT_S))

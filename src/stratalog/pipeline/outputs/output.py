@@ -12,8 +12,6 @@ its rows with theirs. A file's name is never used twice: ``run`` is drawn by eac
 What changes an output is in ``outputs``. Persisted: keep stable.
 """
 
-from __future__ import annotations
-
 import re
 from typing import ClassVar
 

@@ -12,8 +12,6 @@ A crash leaves files that nothing names (``tidy_outputs``), or a cursor that is 
 ``docs/design/008-pipeline.md`` has the whole protocol.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,14 +21,9 @@ import msgspec
 from stratalog.errors import Conflict, Corrupt, Exists, NotFound, StratalogError, Trimmed, Unknown
 from stratalog.herd import COMPACTION, check_name, log_store
 from stratalog.objectlog.holds import Cursor, CursorStore
-from stratalog.objectlog.stored import (
-    FORMAT,
-    MANIFEST_PATH,
-    Manifest,
-    is_being_destroyed,
-    load_manifest,
-)
+from stratalog.objectlog.stored import FORMAT, Manifest, load_manifest
 from stratalog.objectlog.tree import delete_surely
+from stratalog.pipeline.jobs import check_alive
 from stratalog.pipeline.outputs.output import (
     OUTPUT,
     Output,
@@ -100,8 +93,6 @@ class OutputState:
 
 
 class Outputs:
-    """The outputs of one job over a herd."""
-
     def __init__(
         self,
         root: Store,
@@ -131,8 +122,7 @@ class Outputs:
         stored = await self._document(log_id).read()
         output = None if stored is None else stored.value
         manifest = await self._load_manifest(log_id)
-        if is_being_destroyed(manifest):
-            raise NotFound(f"the log {log_id} is being destroyed", path=MANIFEST_PATH)
+        check_alive(manifest, log_id)
         if cursor is not None:
             self._check_owner(cursor)
         if output is not None and output.is_published:
@@ -192,16 +182,21 @@ class Outputs:
         assert failure is not None
         raise failure
 
-    async def load(self, log_id: str) -> Output:
-        """The output as it is now. ``NotFound`` if none was published."""
+    async def find(self, log_id: str) -> Output | None:
+        """The output as it is now, if one was published."""
         found = await self._document(log_id).read()
-        if found is None or not found.value.is_published:
+        return None if found is None or not found.value.is_published else found.value
+
+    async def load(self, log_id: str) -> Output:
+        """The same. ``NotFound`` if none was published."""
+        output = await self.find(log_id)
+        if output is None:
             raise NotFound(
                 f"the job {self._job!r} has no output of the log {log_id}",
                 path=self._path(log_id),
                 hint="Materialize it first.",
             )
-        return found.value
+        return output
 
     async def tidy(self, log_id: str) -> tuple[str, ...]:
         """Delete the files that nothing names and nobody can publish any more; gives their names.

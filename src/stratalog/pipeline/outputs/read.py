@@ -1,7 +1,5 @@
 """Reading outputs on Spark: the files that OUTPUT names, each checked against its hash."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -10,31 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import (
-    LogRef,
-    find_logs,
-    in_groups,
-    open_root,
-    place_of,
-    resolve,
-)
+from stratalog.pipeline.jobs import LogRef, find_logs, place_of, resolve
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
-from stratalog.pipeline.spark import frame_of, whole_errors
+from stratalog.pipeline.spark import frame_of, in_groups
 from stratalog.runtime import DEFAULT_RUNTIME
-from stratalog.store import PatientStore, Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from stratalog.store import PatientStore, Store, open_store
 
 BATCH_ROWS = 1 << 14
 FETCHES_AT_ONCE = 16
@@ -58,8 +48,6 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """What one task reads."""
-
     root_url: str
     files: tuple[StoredFile, ...]
 
@@ -84,13 +72,13 @@ def read_output(
 
 
 async def _load_all(place: str, job: str, logs: Sequence[str] | None) -> list[Output]:
-    root = PatientStore(open_root(place), DEFAULT_RUNTIME, TIMEOUT_S)
+    root = PatientStore(open_store(place), DEFAULT_RUNTIME, TIMEOUT_S)
     outputs = Outputs(root, job)
 
     async def load(ref: LogRef) -> Output | None:
         try:
             found, _ = await resolve(root, ref)
-            return await outputs.load(found.id)
+            return await outputs.find(found.id)
         except NotFound:
             return None
 
@@ -102,22 +90,14 @@ def frame_of_outputs(
     spark: SparkSession, root_url: str, job: str, outputs: Sequence[Output]
 ) -> DataFrame | None:
     """The rows of these outputs, whose columns may differ. None if nothing was published."""
-    from pyspark.sql.types import StructType
-
     published = [output for output in outputs if output.is_published]
     schema_of = attrgetter("schema_json")
     by_schema = groupby(sorted(published, key=schema_of), key=schema_of)
     whole: DataFrame | None = None
     for schema_json, some in by_schema:
         splits = splits_of(root_url, job, [*some])
-
-        def make(split: FileSplit, schema_json: str = schema_json) -> Iterator[pa.RecordBatch]:
-            with whole_errors():
-                yield from rows_of(split, schema_json)
-
-        # Spark takes a schema in either form.
-        schema = cast(str, StructType.fromJson(json.loads(schema_json)))
-        frame = frame_of(spark, splits, make, schema)
+        schema = StructType.fromJson(json.loads(schema_json))
+        frame = frame_of(spark, splits, partial(rows_of, schema_json=schema_json), schema)
         whole = frame if whole is None else whole.unionByName(frame, allowMissingColumns=True)
     return whole
 
@@ -140,9 +120,6 @@ def splits_of(
 
 def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
     """The rows of a split, with the types that Spark expects. Runs in a task."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
     schema = to_arrow_schema(StructType.fromJson(json.loads(schema_json)), timezone="UTC")
     for stored, data in contents_of(split):
         try:
@@ -155,7 +132,7 @@ def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
 
 def contents_of(split: FileSplit) -> Iterator[tuple[StoredFile, bytes]]:
     """The bytes of each file, a few of them fetched at a time."""
-    root = PatientStore(open_root(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
+    root = PatientStore(open_store(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
 
     async def fetch(some: Sequence[StoredFile]) -> list[bytes]:
         return await asyncio.gather(*(_fetch(root, stored) for stored in some))
@@ -185,11 +162,8 @@ async def _fetch(root: Store, stored: StoredFile) -> bytes:
 async def _missing(root: Store, stored: StoredFile) -> StratalogError:
     """Why a file is not there: newer versions took its place, or it was lost."""
     _, job, log_id = stored.folder.split("/")
-    try:
-        current = (await Outputs(root, job).load(log_id)).names
-    except NotFound:
-        current = frozenset()
-    if stored.file.path in current:
+    current = await Outputs(root, job).find(log_id)
+    if current is not None and stored.file.path in current.names:
         return Corrupt(f"{stored.path} is missing although OUTPUT names it", path=stored.path)
     return NotFound(
         f"{stored.path} was replaced while it was read",

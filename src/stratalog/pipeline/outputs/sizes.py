@@ -1,20 +1,16 @@
 """How much a herd holds: records and bytes of each log, read off the manifests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
 
-from stratalog.errors import NotFound
+from pyspark.sql import SparkSession
+
 from stratalog.herd import log_store
 from stratalog.objectlog.stored import Manifest, load_any_manifest
 from stratalog.pipeline.jobs import Held, HerdJob, LogRef
 from stratalog.pipeline.outputs.publish import Outputs
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Store, Usage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,37 +46,21 @@ def bytes_of(manifest: Manifest) -> int:
     return sum(entry.num_bytes for entry in manifest.entries)
 
 
-def measure_herd(
-    spark: SparkSession,
-    root_url: str,
-    *,
-    job: str | None = None,
-    runtime: Runtime = DEFAULT_RUNTIME,
-) -> HerdSize:
+def measure_herd(spark: SparkSession, root_url: str, *, job: str | None = None) -> HerdSize:
     """One read for each log, and one more with ``job``. What cannot be read counts for nothing."""
-    measuring = HerdJob(spark, root_url, runtime)
-    logs = measuring.for_each(measuring.find(), _Measuring(job)).values
+    measuring = HerdJob(spark, root_url, DEFAULT_RUNTIME)
+    logs = measuring.for_each(measuring.find(), partial(_measure, job)).values
     return HerdSize(tuple(logs), measuring.usage)
 
 
-@dataclass(frozen=True, slots=True)
-class _Measuring:
-    job: str | None
-
-    async def __call__(self, root: Store, ref: LogRef) -> LogSize:
-        manifest, _ = await load_any_manifest(log_store(root, ref.id))
-        rows = size = 0
-        if self.job is not None:
-            try:
-                output = await Outputs(root, self.job).load(ref.id)
-                rows, size = output.rows, output.num_bytes
-            except NotFound:
-                rows = size = 0
-        return LogSize(
-            log=ref.name or manifest.name,
-            log_id=ref.id,
-            records=manifest.count,
-            num_bytes=bytes_of(manifest),
-            output_rows=rows,
-            output_bytes=size,
-        )
+async def _measure(job: str | None, root: Store, ref: LogRef) -> LogSize:
+    manifest, _ = await load_any_manifest(log_store(root, ref.id))
+    output = None if job is None else await Outputs(root, job).find(ref.id)
+    return LogSize(
+        log=ref.name or manifest.name,
+        log_id=ref.id,
+        records=manifest.count,
+        num_bytes=bytes_of(manifest),
+        output_rows=0 if output is None else output.rows,
+        output_bytes=0 if output is None else output.num_bytes,
+    )

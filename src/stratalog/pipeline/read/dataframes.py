@@ -14,22 +14,22 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.read.fetch import records_in_task
+from stratalog.pipeline.read.fetch import records_of
 from stratalog.pipeline.read.native import native_frame, why_not_native
 from stratalog.pipeline.read.options import PIN_S, PIN_S_MAX, parse_logs, parse_time_us, window_of
 from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_herd, plan_log
 from stratalog.pipeline.read.splits import SPLIT_BYTES, split_evenly
 from stratalog.pipeline.spark import HERD_RECORDS_DDL, RECORDS_DDL, absolute_url, frame_of, slots_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Place = str | os.PathLike[str]
 Time = int | str
@@ -57,7 +57,7 @@ def read_log(
     ``verify`` each record is checked against its sum, which takes the way through Arrow.
     """
     window = _window(from_offset, to_offset, from_time, to_time)
-    frame, _ = _read_log(spark, url, via, window, verify, pin_s)
+    frame, _ = _Reading(spark, absolute_url(url), via, window, verify, _hold(pin_s)).log()
     return frame
 
 
@@ -76,7 +76,7 @@ def pinned_log(
 ) -> Iterator[DataFrame]:
     """The same, whose pin is released at the end."""
     window = _window(from_offset, to_offset, from_time, to_time)
-    frame, planned = _read_log(spark, url, via, window, verify, pin_s)
+    frame, planned = _Reading(spark, absolute_url(url), via, window, verify, _hold(pin_s)).log()
     with _released(planned):
         yield frame
 
@@ -100,7 +100,8 @@ def read_herd(
     log; of one that begins later, what is there is taken.
     """
     window = _window(from_offset, to_offset, from_time, to_time)
-    frame, _ = _read_herd(spark, root_url, logs, via, window, verify, pin_s)
+    place = absolute_url(root_url)
+    frame, _ = _Reading(spark, place, via, window, verify, _hold(pin_s)).herd(logs)
     return frame
 
 
@@ -120,81 +121,68 @@ def pinned_herd(
 ) -> Iterator[DataFrame]:
     """The same, whose pins are released at the end."""
     window = _window(from_offset, to_offset, from_time, to_time)
-    frame, planned = _read_herd(spark, root_url, logs, via, window, verify, pin_s)
+    place = absolute_url(root_url)
+    frame, planned = _Reading(spark, place, via, window, verify, _hold(pin_s)).herd(logs)
     with _released(planned):
         yield frame
 
 
-def _read_log(
-    spark: SparkSession, url: Place, via: Via, window: Window, verify: bool, pin_s: float | None
-) -> tuple[DataFrame, Planned]:
-    place, hold = absolute_url(url), _hold(pin_s)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Which records are read, where, and how they come to Spark."""
 
-    async def plan() -> Planned:
-        return await plan_log(place, window, hold, required_from=window.from_offset)
+    spark: SparkSession
+    place: str
+    via: Via
+    window: Window
+    verify: bool
+    hold: Hold | None
 
-    return _framed(spark, place, via, window, verify, plan, RECORDS_DDL)
+    def log(self) -> tuple[DataFrame, Planned]:
+        first = self.window.from_offset
+        plan = partial(plan_log, self.place, self.window, self.hold, required_from=first)
+        return self._framed(plan, RECORDS_DDL)
 
+    def herd(self, logs: Sequence[str] | None) -> tuple[DataFrame, Planned]:
+        if isinstance(logs, str):
+            raise Invalid(f"logs is a list of names, not {logs!r}", hint=f"Write logs=[{logs!r}].")
+        chosen = None if logs is None else parse_logs(logs)
+        plan = partial(plan_herd, self.place, chosen, self.window, self.hold)
+        return self._framed(plan, HERD_RECORDS_DDL)
 
-def _read_herd(
-    spark: SparkSession,
-    root_url: Place,
-    logs: Sequence[str] | None,
-    via: Via,
-    window: Window,
-    verify: bool,
-    pin_s: float | None,
-) -> tuple[DataFrame, Planned]:
-    place, hold = absolute_url(root_url), _hold(pin_s)
-    if isinstance(logs, str):
-        raise Invalid(f"logs is a list of names, not {logs!r}", hint=f"Write logs=[{logs!r}].")
-    chosen = None if logs is None else parse_logs(logs)
+    def _framed(
+        self, plan: Callable[[], Awaitable[Planned]], ddl: str
+    ) -> tuple[DataFrame, Planned]:
+        spark, is_native = self.spark, self._goes_native()
+        planned = loop_thread().run(plan)
+        try:
+            if not any(part.fragments for part in planned.parts):
+                return spark.createDataFrame([], ddl), planned
+            frame = native_frame(spark, planned.parts, self.window) if is_native else None
+            if frame is None and self.via == "native":
+                raise _not_native("it does not take the list of files that it is given")
+            if frame is None:
+                splits = split_evenly(planned.parts, SPLIT_BYTES, slots_of(spark))
+                read = partial(records_of, verify=self.verify)
+                frame = frame_of(spark, splits, read, ddl)
+            return frame, planned
+        except BaseException:
+            loop_thread().run(planned.release)
+            raise
 
-    async def plan() -> Planned:
-        return await plan_herd(place, chosen, window, hold)
-
-    return _framed(spark, place, via, window, verify, plan, HERD_RECORDS_DDL)
-
-
-def _framed(
-    spark: SparkSession,
-    place: str,
-    via: Via,
-    window: Window,
-    verify: bool,
-    plan: Callable[[], Awaitable[Planned]],
-    ddl: str,
-) -> tuple[DataFrame, Planned]:
-    native = _goes_native(spark, place, via, verify)
-    planned = loop_thread().run(plan)
-    try:
-        if not any(part.fragments for part in planned.parts):
-            return spark.createDataFrame([], ddl), planned
-        frame = native_frame(spark, planned.parts, window) if native else None
-        if frame is None and via == "native":
-            raise _not_native("it does not take the list of files that it is given")
-        if frame is None:
-            splits = split_evenly(planned.parts, SPLIT_BYTES, slots_of(spark))
-            frame = frame_of(spark, splits, partial(records_in_task, verify=verify), ddl)
-        return frame, planned
-    except BaseException:
-        loop_thread().run(planned.release)
-        raise
-
-
-def _goes_native(spark: SparkSession, place: str, via: Via, verify: bool) -> bool:
-    if via not in get_args(Via):
-        raise Invalid(
-            f"there is no way to read {via!r}", hint=f"via is one of {', '.join(get_args(Via))}."
-        )
-    if via == "arrow" or (verify and via == "auto"):
-        return False
-    reason = (
-        "it checks no sums, and verify was asked for" if verify else why_not_native(spark, place)
-    )
-    if reason is not None and via == "native":
-        raise _not_native(reason)
-    return reason is None
+    def _goes_native(self) -> bool:
+        via, verify = self.via, self.verify
+        if via not in get_args(Via):
+            ways = ", ".join(get_args(Via))
+            raise Invalid(f"there is no way to read {via!r}", hint=f"via is one of {ways}.")
+        if via == "arrow" or (verify and via == "auto"):
+            return False
+        reason: str | None = "it checks no sums, and verify was asked for"
+        if not verify:
+            reason = why_not_native(self.spark, self.place)
+        if reason is not None and via == "native":
+            raise _not_native(reason)
+        return reason is None
 
 
 def _not_native(reason: str) -> Invalid:

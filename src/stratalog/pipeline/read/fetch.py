@@ -5,8 +5,6 @@ that Spark's workers are made by. Objects are fetched by the loop's thread while
 the one before.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator
 from typing import NoReturn
 
@@ -18,7 +16,6 @@ from stratalog.objectlog.stored import ByteCache, Fragment, decode_fragment, loa
 from stratalog.objectlog.tree import Tree, Window, cut, missing
 from stratalog.ordered import OrderedTasks
 from stratalog.pipeline.read.splits import Part, Split
-from stratalog.pipeline.spark import whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, open_store
 
@@ -44,12 +41,6 @@ def records_of(split: Split, *, verify: bool = True) -> Iterator[pa.RecordBatch]
         batch = cut(decode_fragment(data, fragment, verify=verify), fragment, part.window)
         if batch.num_rows:
             yield as_spark(batch, part.log)
-
-
-def records_in_task(split: Split, *, verify: bool) -> Iterator[pa.RecordBatch]:
-    """The records of a split, for a process whose errors reach the driver as text."""
-    with whole_errors():
-        yield from records_of(split, verify=verify)
 
 
 def as_spark(batch: pa.RecordBatch, log: str | None) -> pa.RecordBatch:

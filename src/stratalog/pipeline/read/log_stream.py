@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import replace
 
 from stratalog.errors import (
     Conflict,
@@ -40,15 +40,6 @@ CURSOR_ATTEMPTS_MAX = 8
 CURSOR_PAUSE_S = 0.5
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """How much one batch may hold. At least one record, or one fragment, is always let in."""
-
-    max_records: int | None = None
-    max_bytes: int | None = None
-    max_files: int | None = None
 
 
 class LogStream:
@@ -87,23 +78,25 @@ class LogStream:
         await self._reader.refresh()
         self._stops_at = self.tail
 
-    async def upto(self, start: int, admission: Admission) -> int:
-        """Where the batch that begins at ``start`` ends. ``start`` itself if there is nothing."""
+    async def upto(self, start: int, limits: Limits) -> int:
+        """Where the batch that begins at ``start`` ends. ``start`` itself if there is nothing.
+
+        At least one record, or one fragment, is always let in.
+        """
         await self.done(start)
         await self._look()
         self._check_end(start)
-        low, limit = self._readable(start), self._limit()
+        low = self._readable(start)
+        limit = self.tail if self._stops_at is None else min(self._stops_at, self.tail)
         if limit <= low:
             self._pause_s = self._pause_s or POLL_S_MIN
             return max(start, limit)
         self._pause_s = None
-        if admission.max_records is not None:
-            limit = min(limit, low + admission.max_records)
-        if admission.max_bytes is not None or admission.max_files is not None:
-            limits = Limits(
-                max_bytes=admission.max_bytes, max_files=admission.max_files, to_offset=limit
-            )
-            fragments = await self._reader.scan(low, limits=limits)
+        if limits.max_records is not None:
+            limit = min(limit, low + limits.max_records)
+        if limits.max_bytes is not None or limits.max_files is not None:
+            rest = replace(limits, max_records=None, to_offset=limit)
+            fragments = await self._reader.scan(low, limits=rest)
             limit = min(limit, fragments[-1].limit.offset)
         return limit
 
@@ -196,9 +189,6 @@ class LogStream:
             await asyncio.sleep(self._pause_s)
             self._pause_s = min(1.5 * self._pause_s, POLL_S_MAX)
         await self._reader.refresh()
-
-    def _limit(self) -> int:
-        return self.tail if self._stops_at is None else min(self._stops_at, self.tail)
 
     def _readable(self, start: int) -> int:
         """Where reading can begin: at ``start``, or later if loss of data was allowed."""

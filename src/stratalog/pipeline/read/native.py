@@ -12,8 +12,6 @@ Spark shows unsigned numbers as decimals unless the schema calls them ``bigint``
 does, so what wal3 wrote is read as decimals. No record is checked against its sum.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -23,27 +21,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql.functions import (
-    broadcast,
-    coalesce,
-    col,
-    lit,
-    raise_error,
-    timestamp_micros,
-    unix_millis,
-)
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from stratalog.objectlog.stored import Fragment, is_relative
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import absolute_url, batch_of, is_cloud, is_remote, without_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 LIST_FOLDER = "_spark_metadata"
@@ -132,32 +120,32 @@ class _Files:
         frame = _read_listed(spark, self.listed, ddl)
         if frame is None:
             return None
-        offset, time_us = col(first), col("timestamp_us")
+        offset, time_us = sf.col(first), sf.col("timestamp_us")
         if self.foreign:
             offset, time_us = offset.cast("bigint"), time_us.cast("bigint")
         if not self.has_notes:
             return frame.select(offset.alias("offset"), _timestamp(time_us), "body")
-        note = unix_millis(col("_metadata.file_modification_time")).alias("note")
-        joined = frame.select("*", note).join(broadcast(self._table(spark)), "note", "left")
-        stray = raise_error(lit("a row is of a file that was not planned"))
+        note = sf.unix_millis(sf.col("_metadata.file_modification_time")).alias("note")
+        joined = frame.select("*", note).join(sf.broadcast(self._table(spark)), "note", "left")
+        stray = sf.raise_error(sf.lit("a row is of a file that was not planned"))
         if self.relative:
-            offset = coalesce(col("start") + offset, stray.cast("bigint"))
-            time_us = coalesce(col("time_us"), time_us)
-        columns = [offset.alias("offset"), _timestamp(time_us), col("body")]
+            offset = sf.coalesce(sf.col("start") + offset, stray.cast("bigint"))
+            time_us = sf.coalesce(sf.col("time_us"), time_us)
+        columns = [offset.alias("offset"), _timestamp(time_us), sf.col("body")]
         if any(log is not None for _, _, log in self.notes):
-            columns.append(coalesce(col("log"), stray.cast("string")).alias("log"))
+            columns.append(sf.coalesce(sf.col("log"), stray.cast("string")).alias("log"))
         return joined.select(*columns)
 
     def within(self, frame: DataFrame, window: Window) -> DataFrame:
         """The rows that belong to the window. An entry with a time was already chosen by it."""
         if window.from_offset:
-            frame = frame.where(col("offset") >= window.from_offset)
+            frame = frame.where(sf.col("offset") >= window.from_offset)
         if window.to_offset is not None:
-            frame = frame.where(col("offset") < window.to_offset)
+            frame = frame.where(sf.col("offset") < window.to_offset)
         if self.several_times and window.from_timestamp_us is not None:
-            frame = frame.where(col("timestamp") >= _timestamp(lit(window.from_timestamp_us)))
+            frame = frame.where(sf.col("timestamp") >= _timestamp(sf.lit(window.from_timestamp_us)))
         if self.several_times and window.to_timestamp_us is not None:
-            frame = frame.where(col("timestamp") < _timestamp(lit(window.to_timestamp_us)))
+            frame = frame.where(sf.col("timestamp") < _timestamp(sf.lit(window.to_timestamp_us)))
         return frame
 
     def _table(self, spark: SparkSession) -> DataFrame:
@@ -228,7 +216,7 @@ def _read_listed(
         (folder / LIST_FOLDER / "0").write_text("\n".join(lines), encoding="utf-8")
         reader = spark.read.schema(ddl).options(**READ_OPTIONS)
         frame = reader.parquet(f"file:{folder}")
-        taken = len(_java(frame).inputFiles())
+        taken = len(cast(Any, frame)._jdf.inputFiles())
         return frame if taken == len({name for name, _, _ in files}) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -250,13 +238,9 @@ def _line(file: tuple[str, int, int]) -> str:
 
 
 def _timestamp(time_us: Column) -> Column:
-    return timestamp_micros(time_us).alias("timestamp")
+    return sf.timestamp_micros(time_us).alias("timestamp")
 
 
 def _jvm(spark: SparkSession) -> Any:
     """The other half of a classic session."""
     return spark._jvm
-
-
-def _java(frame: Any) -> Any:
-    return frame._jdf

@@ -4,8 +4,6 @@ Spark hands them over as text, by names in any case. What is unknown or wrong is
 nearest that is right: an option that is silently ignored is the worst kind of answer.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import os
@@ -100,7 +98,6 @@ def is_herd(options: Mapping[str, str]) -> bool:
 
 
 def parse_read(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read."""
     given = Given(options)
     given.check_names(READ_NAMES, others=STREAM_NAMES, where="spark.readStream")
     herd = given.flag("herd", default=False)
@@ -129,7 +126,6 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream(options: Mapping[str, str]) -> StreamOptions:
-    """The options of a streaming read."""
     given = Given(options)
     if given.flag("herd", default=False):
         raise Invalid(
@@ -235,13 +231,10 @@ class Given:
                     "several paths were given",
                     hint="Read one log, or a herd (the option herd), or join reads with union.",
                 )
-            near = _nearest(key, by_key)
-            raise Invalid(
-                f"there is no option {key}",
-                hint=f"Did you mean {by_key[near]}?"
-                if near
-                else f"The options are {', '.join(sorted(by_key.values()))}.",
-            )
+            hint = f"The options are {', '.join(sorted(by_key.values()))}."
+            for near in difflib.get_close_matches(key, by_key, n=1):
+                hint = f"Did you mean {by_key[near]}?"
+            raise Invalid(f"there is no option {key}", hint=hint)
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower())
@@ -303,10 +296,6 @@ def _pin_s(given: Given) -> float | None:
     if asked_s is not None:
         raise Invalid("pinSeconds without a pin means nothing", hint="Leave out one of the two.")
     return None
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, [*known], n=1, cutoff=0.6)), None)
 
 
 def _wrong(name: str, value: str, allowed: str) -> Invalid:

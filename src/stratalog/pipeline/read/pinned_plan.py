@@ -19,27 +19,13 @@ from typing import TypeVar
 from stratalog.errors import Conflict, Denied, NotFound, StratalogError, Trimmed
 from stratalog.herd import is_name
 from stratalog.objectlog.holds import Pin, PinStore
-from stratalog.objectlog.stored import (
-    MANIFEST_PATH,
-    ByteCache,
-    Entry,
-    Fragment,
-    Manifest,
-    Snapshot,
-    is_being_destroyed,
-    load_manifest,
-)
+from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest, Snapshot, load_manifest
 from stratalog.objectlog.tree import Tree, Window, missing
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import (
-    LogRef,
-    find_logs,
-    has_lost_manifest,
-    resolve,
-)
+from stratalog.pipeline.jobs import LogRef, check_alive, find_logs, has_lost_manifest, resolve
 from stratalog.pipeline.read.splits import Part
 from stratalog.pipeline.spark import below
-from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import PatientStore, Store, open_store
 
 T = TypeVar("T")
@@ -71,14 +57,12 @@ class Hold:
     expires_us: int
 
     @classmethod
-    def lasting(
-        cls, pin_s: float | None, name: str | None = None, runtime: Runtime = DEFAULT_RUNTIME
-    ) -> Hold | None:
+    def lasting(cls, pin_s: float | None, name: str | None = None) -> Hold | None:
         """A hold of so many seconds under a name of its own. None for none."""
         if pin_s is None:
             return None
-        expires_us = runtime.now_us() + int(pin_s * 1_000_000)
-        return cls(name or f"spark_{runtime.new_id(16)}", expires_us)
+        expires_us = DEFAULT_RUNTIME.now_us() + int(pin_s * 1_000_000)
+        return cls(name or f"spark_{DEFAULT_RUNTIME.new_id(16)}", expires_us)
 
     def named_for(self, attempt: int) -> Hold:
         """A name that was given up is not free before the next collection."""
@@ -146,9 +130,8 @@ async def part_of(
 
     ``url`` is where tasks find the log; ``store`` is the same place, open in this process.
     """
-    tree = Tree(store, ByteCache(PLANNING_CACHE_BYTES))
-    async with contextlib.aclosing(tree.walk(manifest, window)) as walk:
-        return Part(url, tuple([fragment async for fragment in walk]), window, log)
+    tree = Tree(store, ByteCache[Snapshot](PLANNING_CACHE_BYTES))
+    return await _filled(Part(url, (), window, log), tree, manifest.entries, window)
 
 
 async def _chosen(root: Store, logs: Sequence[str] | None) -> list[LogRef]:
@@ -195,8 +178,7 @@ async def _planned(store: Store, part: Part, hold: Hold | None, required_from: i
 
 
 def _check(manifest: Manifest, url: str, required_from: int) -> None:
-    if is_being_destroyed(manifest):
-        raise NotFound(f"the log at {url} is being destroyed", path=MANIFEST_PATH)
+    check_alive(manifest, f"at {url}")
     first = manifest.first_offset
     if 0 < required_from < first:
         raise Trimmed(

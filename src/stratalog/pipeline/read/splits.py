@@ -4,8 +4,6 @@ A plan is made once, from a manifest. It travels to the tasks by pickle and name
 only, so what a query sees does not change while it runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -39,10 +37,6 @@ class Split:
     """What one task reads, in this order."""
 
     parts: tuple[Part, ...]
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(part.num_bytes for part in self.parts)
 
 
 def split_evenly(

@@ -5,15 +5,14 @@ numbers, the stages, the herd before and after, the requests, the largest logs a
 ones, and the proof. It is readable in light and in dark, on paper and by a screen reader.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from html import escape
+from typing import Any
 
 from stratalog._version import __version__
-from stratalog.pipeline.run.run_report import RunReport, StageReport
+from stratalog.pipeline.run.run_report import RunReport
 from stratalog.pipeline.run.svg_charts import Bar, bars, columns, legend
 
 SHOWN_MAX = 100
@@ -136,7 +135,7 @@ def _stages(report: RunReport) -> Iterator[str]:
                 f"{stage.records:,}",
                 _size(stage.bytes_before),
                 _size(stage.bytes_after),
-                _figures(stage),
+                ", ".join(_figure(name, value) for name, value in stage.figures.items()),
             )
             for stage in report.stages
         ],
@@ -208,18 +207,11 @@ def _largest(report: RunReport) -> Iterator[str]:
     if not report.largest:
         return
     yield "<h2>Largest logs</h2>"
+    shown: Sequence[Callable[[Any], str]] = (str, _plain, _plain, _size, _size, _plain, _size)
     yield _table(
         ("log", "records before", "after", "bytes before", "after", "output rows", "output bytes"),
         [
-            (
-                each.log,
-                f"{each.records_before:,}",
-                f"{each.records_after:,}",
-                _size(each.bytes_before),
-                _size(each.bytes_after),
-                f"{each.output_rows:,}",
-                _size(each.output_bytes),
-            )
+            [show(value) for show, value in zip(shown, astuple(each), strict=True)]
             for each in report.largest
         ],
         numbers=(1, 2, 3, 4, 5, 6),
@@ -295,10 +287,6 @@ def _table(
         f'<div class="scroll"><table><thead><tr>{top}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
-
-
-def _figures(stage: StageReport) -> str:
-    return ", ".join(_figure(name, value) for name, value in stage.figures.items())
 
 
 def _figure(name: str, value: float | str) -> str:

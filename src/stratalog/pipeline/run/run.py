@@ -15,16 +15,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import check_name
 from stratalog.pipeline.check import load_whole_audit
-from stratalog.pipeline.jobs import check_herd, open_root, place_of, require
+from stratalog.pipeline.jobs import check_herd, place_of, require
 from stratalog.pipeline.materialize import Merge, latest_by_key
-from stratalog.pipeline.outputs import HerdSize, measure_herd
-from stratalog.pipeline.run.options import RunOptions
+from stratalog.pipeline.outputs import HerdSize
 from stratalog.pipeline.run.run_report import (
     STAGES,
     Failure,
@@ -32,17 +32,13 @@ from stratalog.pipeline.run.run_report import (
     RunEvent,
     RunReport,
     Stage,
-    StageReport,
     Totals,
     largest_logs,
     size_bins,
 )
-from stratalog.pipeline.run.stages import Stages
+from stratalog.pipeline.run.stages import RunOptions, Stages
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import PatientStore, redact
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from stratalog.store import PatientStore, open_store, redact
 
 BACK_OFF_S_MAX = 3600.0
 AUDIT_TIMEOUT_S = 30.0
@@ -65,8 +61,7 @@ def run_pipeline(
     ``server`` names this worker: the marks that stay are put back under it. An error that ends a
     stage ends the run: the report has it as ``failure``, beside what the stages before it did.
     """
-    run = _Run(spark, root_url, server, merge, stages, options, on_event, runtime)
-    return run.run()
+    return _run(spark, root_url, server, merge, stages, options, on_event, runtime)
 
 
 def run_forever(
@@ -99,9 +94,17 @@ def run_forever(
         if thorough:
             thorough_us = runtime.now_us()
         chosen = [each for each in stages if thorough or each not in ("scrub", "verify")]
-        chosen_options = options if thorough else replace(options, measure=False)
-        run = _Run(spark, root_url, server, merge, chosen, chosen_options, on_event, runtime)
-        report = run.run(everything=thorough)
+        report = _run(
+            spark,
+            root_url,
+            server,
+            merge,
+            chosen,
+            options if thorough else replace(options, measure=False),
+            on_event,
+            runtime,
+            everything=thorough,
+        )
         if rounds == 0 and isinstance(report.error, Invalid | NotFound):
             raise report.error  # the call is wrong: no later round would go better
         rounds += 1
@@ -121,7 +124,7 @@ def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime
 
     if last_us is None or not is_old(last_us):
         return last_us is None
-    root = PatientStore(open_root(place_of(root_url)), runtime, AUDIT_TIMEOUT_S)
+    root = PatientStore(open_store(place_of(root_url)), runtime, AUDIT_TIMEOUT_S)
     try:
         audit = loop_thread().run(lambda: load_whole_audit(root))
     except StratalogError:
@@ -129,81 +132,49 @@ def _is_due(root_url: str, last_us: int | None, every_s: float, runtime: Runtime
     return audit is None or is_old(audit.started_us)
 
 
-class _Run:
-    """One run."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        root_url: str,
-        server: str,
-        merge: Merge | str | None,
-        stages: Sequence[Stage],
-        options: RunOptions,
-        on_event: OnEvent | None,
-        runtime: Runtime,
-    ) -> None:
-        merge = latest_by_key(merge) if isinstance(merge, str) else merge
-        place = place_of(root_url)
-        self._stages = Stages(
-            spark, place, check_name(server, "server"), merge, options, self._progress, runtime
-        )
-        self._chosen = _checked(stages, merge)
-        self._options = options
-        self._on_event = on_event
-        self._runtime = runtime
-        self._reports: list[StageReport] = []
-
-    def run(self, *, everything: bool = True) -> RunReport:
-        """With ``everything`` also what an earlier run has left is compacted and collected."""
-        stages, started_us = self._stages, self._runtime.now_us()
-        stages.everything = everything
-        before, after = HerdSize(), HerdSize()
-        error: StratalogError | None = None
-        try:
-            loop_thread().run(lambda: check_herd(open_root(stages.place)))
-            before = self._measured()
-            for stage in self._chosen:
-                self._do(stage)
-            after = self._measured()
-        except StratalogError as raised:
-            error = raised
-        measured = self._options.measure and error is None
-        return RunReport(
-            root=redact(stages.place),
-            server=stages.server,
-            started_us=started_us,
-            ended_us=self._runtime.now_us(),
-            stages=tuple(self._reports),
-            before=Totals.of(before) if measured else None,
-            after=Totals.of(after) if measured else None,
-            sizes=size_bins(before.logs, after.logs) if measured else (),
-            largest=largest_logs(before.logs, after.logs) if measured else (),
-            proof=stages.proof,
-            findings=stages.findings,
-            failure=None if error is None else Failure.of(error),
-            error=error,
-        )
-
-    def _measured(self) -> HerdSize:
-        if not self._options.measure:
-            return HerdSize()
-        return measure_herd(self._stages.spark, self._stages.place, job=self._options.job)
-
-    def _do(self, stage: Stage) -> None:
-        self._emit(RunEvent(kind="begun", stage=stage))
-        started_us = self._runtime.now_us()
-        report = self._stages.do(stage)
-        report = replace(report, seconds=(self._runtime.now_us() - started_us) / 1e6)
-        self._reports.append(report)
-        self._emit(RunEvent(kind="ended", stage=stage, report=report))
-
-    def _progress(self, stage: Stage, done: int, total: int, unit: str) -> None:
-        self._emit(RunEvent(kind="progress", stage=stage, done=done, total=total, unit=unit))
-
-    def _emit(self, event: RunEvent) -> None:
-        if self._on_event is not None:
-            self._on_event(event)
+def _run(
+    spark: SparkSession,
+    root_url: str,
+    server: str,
+    merge: Merge | str | None,
+    chosen: Sequence[Stage],
+    options: RunOptions,
+    on_event: OnEvent | None,
+    runtime: Runtime,
+    *,
+    everything: bool = True,
+) -> RunReport:
+    """With ``everything`` also what an earlier run has left is compacted and collected."""
+    merge = latest_by_key(merge) if isinstance(merge, str) else merge
+    place, server = place_of(root_url), check_name(server, "server")
+    stages = Stages(spark, place, server, merge, options, on_event, runtime, everything)
+    chosen, started_us = _checked(chosen, merge), runtime.now_us()
+    before, after = HerdSize(), HerdSize()
+    error: StratalogError | None = None
+    try:
+        loop_thread().run(lambda: check_herd(open_store(place)))
+        before = stages.measured()
+        for stage in chosen:
+            stages.do(stage)
+        after = stages.measured()
+    except StratalogError as raised:
+        error = raised
+    measured = options.measure and error is None
+    return RunReport(
+        root=redact(place),
+        server=server,
+        started_us=started_us,
+        ended_us=runtime.now_us(),
+        stages=tuple(stages.reports),
+        before=Totals.of(before) if measured else None,
+        after=Totals.of(after) if measured else None,
+        sizes=size_bins(before.logs, after.logs) if measured else (),
+        largest=largest_logs(before.logs, after.logs) if measured else (),
+        proof=stages.proof,
+        findings=stages.findings,
+        failure=None if error is None else Failure.of(error),
+        error=error,
+    )
 
 
 def _checked(stages: Sequence[Stage], merge: Merge | None) -> tuple[Stage, ...]:

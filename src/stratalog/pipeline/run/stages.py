@@ -1,15 +1,15 @@
 """The stages of a run: each begins one job, and reports what it did in the same form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt
-from stratalog.herd import Herd, RolledUp, RollUpOptions, roll_up
+from stratalog.herd import COMPACTION, Herd, RolledUp, RollUpOptions, roll_up
 from stratalog.pipeline.check import (
     HerdScrub,
     HerdScrubOptions,
@@ -21,7 +21,7 @@ from stratalog.pipeline.check import (
 )
 from stratalog.pipeline.collect import HerdCollect, HerdCollectOptions, collect_herd
 from stratalog.pipeline.compact import HerdCompact, HerdCompactOptions, compact_herd
-from stratalog.pipeline.jobs import Trouble, open_root
+from stratalog.pipeline.jobs import Trouble, check_job, require
 from stratalog.pipeline.materialize import (
     Materialized,
     MaterializeOptions,
@@ -29,20 +29,50 @@ from stratalog.pipeline.materialize import (
     Merge,
     materialize,
 )
-from stratalog.pipeline.run.options import RunOptions
-from stratalog.pipeline.run.run_report import Proof, Stage, StageReport, texts_of
+from stratalog.pipeline.outputs import HerdSize, measure_herd
+from stratalog.pipeline.run.run_report import OnEvent, Proof, RunEvent, Stage, StageReport, texts_of
 from stratalog.runtime import Runtime
-from stratalog.store import CountedStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from stratalog.store import CountedStore, open_store
 
 T = TypeVar("T")
 
-OnStage = Callable[[Stage, int, int, str], None]
-"""Called with a stage, how much of it is done, how much there is, and of what."""
-
 _UNITS = {"plan": "logs looked at", "merge": "tasks", "publish": "logs published"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run does in each stage."""
+
+    job: str = "latest"
+    """The name of the job whose outputs are made."""
+
+    cursor: str = COMPACTION
+    """The cursor up to which logs are compacted."""
+
+    age_s: float = 0.0
+    """Materialize what has waited for so long. 0 is all that waits."""
+
+    records: int = 10_000
+    """Materialize at once what has so many records waiting."""
+
+    interval_s: float = 5.0
+    """How long slow readers get before anything is deleted."""
+
+    sweep: bool = False
+    """Also delete the objects that nothing links."""
+
+    keep_audits: int = 10
+    """How many audits are kept."""
+
+    measure: bool = True
+    """Measure the herd before and after: one or two reads a log, each time."""
+
+    def __post_init__(self) -> None:
+        check_job(self.job, self.cursor)
+        require(self.age_s >= 0, "age_s is not negative")
+        require(self.records >= 1, "records is at least 1")
+        require(self.interval_s >= 0, "interval_s is not negative")
+        require(self.keep_audits >= 1, "keep_audits is at least 1")
 
 
 @dataclass
@@ -54,19 +84,25 @@ class Stages:
     server: str
     merge: Merge | None
     options: RunOptions
-    on_progress: OnStage
+    on_event: OnEvent | None
     runtime: Runtime
-    everything: bool = True
+    everything: bool
     """Whether also what an earlier run has left is compacted and collected."""
 
+    reports: list[StageReport] = field(default_factory=list, init=False)
     proof: Proof | None = field(default=None, init=False)
     findings: tuple[str, ...] | None = field(default=None, init=False)
     _selected: list[str] | None = field(default=None, init=False)
     _materialized: list[str] | None = field(default=None, init=False)
     _retained: Sequence[str] = field(default=(), init=False)
 
-    def do(self, stage: Stage) -> StageReport:
-        """Do one of them. Its time is for the caller to measure."""
+    def measured(self) -> HerdSize:
+        """What the herd holds now, if that is asked for."""
+        if not self.options.measure:
+            return HerdSize()
+        return measure_herd(self.spark, self.place, job=self.options.job)
+
+    def do(self, stage: Stage) -> None:
         work: dict[Stage, Callable[[], StageReport]] = {
             "roll-up": self._roll_up,
             "materialize": self._do_materialize,
@@ -75,10 +111,15 @@ class Stages:
             "scrub": self._scrub,
             "verify": self._verify,
         }
-        return work[stage]()
+        self._emit(RunEvent(kind="begun", stage=stage))
+        started_us = self.runtime.now_us()
+        report = work[stage]()
+        report = replace(report, seconds=(self.runtime.now_us() - started_us) / 1e6)
+        self.reports.append(report)
+        self._emit(RunEvent(kind="ended", stage=stage, report=report))
 
     def _roll_up(self) -> StageReport:
-        counted = CountedStore(open_root(self.place))
+        counted = CountedStore(open_store(self.place))
         options = RollUpOptions(age_s=self.options.age_s, records=self.options.records)
 
         async def find() -> RolledUp:
@@ -106,7 +147,7 @@ class Stages:
         assert self.merge is not None
 
         def on_progress(each: MaterializeProgress) -> None:
-            self.on_progress("materialize", each.done, each.total, _UNITS[each.stage])
+            self._progress("materialize", each.done, each.total, _UNITS[each.stage])
 
         done = materialize(
             self.spark,
@@ -221,9 +262,16 @@ class Stages:
         """What a job comes to, whose progress is that of its stage."""
 
         def on_progress(done: int, total: int) -> None:
-            self.on_progress(stage, done, total, unit)
+            self._progress(stage, done, total, unit)
 
         return begin(self.spark, self.place, on_progress=on_progress, runtime=self.runtime)
+
+    def _progress(self, stage: Stage, done: int, total: int, unit: str) -> None:
+        self._emit(RunEvent(kind="progress", stage=stage, done=done, total=total, unit=unit))
+
+    def _emit(self, event: RunEvent) -> None:
+        if self.on_event is not None:
+            self.on_event(event)
 
 
 def _report(

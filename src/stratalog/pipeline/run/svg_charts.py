@@ -4,8 +4,6 @@ Colours come from the page (``--one``, ``--two``, ``currentColor``), so a chart 
 the page is. Everything that is written passes through ``escape``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -95,7 +93,6 @@ def columns(
 
 
 def legend(names: Sequence[str]) -> str:
-    """Which colour is what."""
     keys = (
         f'<span class="key"><i class="s{number}"></i>{escape(name)}</span>'
         for number, name in enumerate(names)

@@ -12,8 +12,6 @@ as often as it is called. Spark makes a new object for each batch and another fo
 nothing is kept here: what the driver must know travels in the messages of the tasks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -30,7 +28,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.bulk import Batch
 from stratalog.pipeline.sink.link_once import link_once, locate, release_guards, uploaded
-from stratalog.pipeline.sink.options import SinkOptions, Target, parse_sink
+from stratalog.pipeline.sink.options import Target, parse_sink
 from stratalog.pipeline.sink.upload_rows import Uploaded, upload_rows
 from stratalog.pipeline.spark import whole_errors
 
@@ -45,25 +43,17 @@ def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
     """The writer of ``df.write``. Called by Spark on the driver."""
-    with whole_errors():
-        parsed = parse_sink(options, streaming=False)
-        _check_rows(schema, overwrite)
-        return BatchSink(_target(parsed, is_numbered=parsed.query is not None))
+    return BatchSink(_target(options, schema, overwrite, streaming=False))
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     """The writer of ``df.writeStream``. Called by Spark on the driver, for each batch."""
-    with whole_errors():
-        parsed = parse_sink(options, streaming=True)
-        _check_rows(schema, overwrite)
-        return StreamSink(_target(parsed, is_numbered=True))
+    return StreamSink(_target(options, schema, overwrite, streaming=True))
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a DataFrame."""
-
     def __init__(self, target: Target) -> None:
         self._target = target
 
@@ -85,8 +75,6 @@ class BatchSink(DataSourceArrowWriter):
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Writes one micro-batch of a stream."""
-
     def __init__(self, target: Target) -> None:
         self._target = target
 
@@ -117,8 +105,14 @@ def _property(task: TaskContext | None, name: str) -> str | None:
     return None if task is None else task.getLocalProperty(name)
 
 
-def _target(options: SinkOptions, *, is_numbered: bool) -> Target:
-    return loop_thread().run(lambda: locate(options, is_numbered=is_numbered))
+def _target(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool
+) -> Target:
+    with whole_errors():
+        parsed = parse_sink(options, streaming=streaming)
+        _check_rows(schema, overwrite)
+        is_numbered = streaming or parsed.query is not None
+        return loop_thread().run(lambda: locate(parsed, is_numbered=is_numbered))
 
 
 def _check_rows(schema: StructType, overwrite: bool) -> None:

@@ -4,8 +4,6 @@ One manifest links all fragments of a batch, in the order of the partitions. It 
 and the number of the batch, so an attempt that comes again finds that it was linked.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 
@@ -74,9 +72,9 @@ def release_guards(target: Target, incarnations: Sequence[str]) -> None:
     async def release() -> None:
         store = PatientStore(open_store(target.url), DEFAULT_RUNTIME, RELEASE_TIMEOUT_S)
         guards = UploadGuardStore(store)
-        if target.job is not None:
-            await guards.release(target.job)
         own = [] if target.job is None else [target.job]
+        for job in own:
+            await guards.release(job)
         await guards.remove([*incarnations, *own])
 
     try:

@@ -1,7 +1,5 @@
 """The options of the sink: where rows go, and under which number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -64,7 +62,6 @@ class Target:
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """The options of a write."""
     given = Given(options)
     given.check_names(STREAM_WRITE_NAMES if streaming else WRITE_NAMES)
     query, batch = given.text("queryId"), given.whole("batchId", 0)

@@ -4,13 +4,12 @@ Each task uploads under a guard of its own, which the sweep heeds. If the batch 
 earlier attempt, nothing is stored.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -31,8 +30,6 @@ RECORD_BYTES_MAX = WriterOptions.record_bytes_max
 
 @dataclass
 class Uploaded(WriterCommitMessage):
-    """What one task has stored."""
-
     fragments: tuple[UploadedFragment, ...] = ()
     query: str | None = None
 
@@ -59,7 +56,7 @@ def upload_rows(
                     break
             if len(under_way) >= UPLOADS_MAX:
                 fragments.append(under_way.popleft().result())
-            under_way.append(_begin(upload, bodies))
+            under_way.append(loop_thread().relay(partial(upload.upload, bodies)))
         fragments += [each.result() for each in under_way]
     except BaseException:
         if upload is not None:
@@ -97,10 +94,6 @@ def _is_there(upload: BulkUpload, query: str | None, number: int | None, *, in_o
         log.warning("batch %d of %r is taken for written: the last one is %d", number, query, last)
     noted(manifest, batch)  # has room for the query
     return is_linked(manifest, batch)
-
-
-def _begin(upload: BulkUpload, bodies: pa.Array) -> Future[UploadedFragment]:
-    return loop_thread().relay(lambda: upload.upload(bodies))
 
 
 def _give_up(upload: BulkUpload) -> None:

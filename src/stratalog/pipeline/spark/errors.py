@@ -12,8 +12,6 @@ has the error write them all below its message, as one line of JSON:
 everything else that Spark raises it keeps the one line that says it, without the frames of the JVM.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import traceback
@@ -177,12 +175,8 @@ def telling_line(text: str, pattern: re.Pattern[str] = _CONDITION) -> str:
 
 
 def _facts_of(error: StratalogError) -> dict[str, object]:
-    facts: dict[str, object] = {
-        "kind": error.kind,
-        "message": error.message,
-        "hint": error.hint,
-        "path": error.path,
-    }
+    names = ("kind", "message", "hint", "path")
+    facts: dict[str, object] = {name: getattr(error, name) for name in names}
     if isinstance(error, Trimmed):
         facts["first_offset"] = error.first_offset
     return facts
@@ -205,8 +199,6 @@ def _carried(text: str) -> StratalogError | None:
 
 
 class _Raised(NamedTuple):
-    """What the end of a traceback says."""
-
     name: str
     message: str
     frame: str

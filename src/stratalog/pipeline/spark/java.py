@@ -10,8 +10,6 @@ One that is too old or does not run is passed over. If none is left, the error n
 and the command that installs one on this system.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -35,8 +33,9 @@ USUAL_HOMES = (
     "/usr/local/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
 )
 
-_RELEASE = re.compile(r'^JAVA_VERSION="?([^"\s]+)', re.MULTILINE)
-_VERSION = re.compile(r'(?:java\.specification\.version = |version ")([^"\s]+)')
+_VERSION = re.compile(
+    r'(?:^JAVA_VERSION="?|java\.specification\.version = |version ")([^"\s]+)', re.MULTILINE
+)
 _HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
 
 
@@ -50,8 +49,6 @@ class Java:
 
 @dataclass(frozen=True)
 class Unfit:
-    """A Java that was looked at and cannot be used."""
-
     place: str
     why: str
 
@@ -88,7 +85,6 @@ def choose(candidates: Iterable[Java | Unfit]) -> Java:
 
 
 def judge(place: str, home: Path, major: int | None) -> Java | Unfit:
-    """Whether a Java of this version will do."""
     if major is None:
         return Unfit(place, "does not tell its version")
     if major < MAJOR_MIN:
@@ -102,14 +98,8 @@ def major_of(version: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def major_in_release(text: str) -> int | None:
-    """The major version that the file ``release`` in a Java's home states."""
-    found = _RELEASE.search(text)
-    return major_of(found[1]) if found else None
-
-
-def major_in_output(text: str) -> int | None:
-    """The major version that ``java -version`` prints."""
+def major_in(text: str) -> int | None:
+    """The major version in the file ``release`` of a Java's home, or in what ``java`` prints."""
     found = _VERSION.search(text)
     return major_of(found[1]) if found else None
 
@@ -179,7 +169,7 @@ def _examine(place: str, home: Path, java: Path | None = None) -> Java | Unfit:
         release = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return _ask(place, home, program)
-    major = major_in_release(release)
+    major = major_in(release)
     return _ask(place, home, program) if major is None else judge(place, home, major)
 
 
@@ -202,4 +192,4 @@ def _ask(place: str, home: Path, program: Path) -> Java | Unfit:
     if done.returncode != 0:
         return Unfit(place, f"does not start (exit code {done.returncode})")
     found = _HOME.search(printed)
-    return judge(place, Path(found[1].strip()) if found else home, major_in_output(printed))
+    return judge(place, Path(found[1].strip()) if found else home, major_in(printed))

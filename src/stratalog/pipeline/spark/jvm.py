@@ -1,7 +1,5 @@
 """Starting the JVM of Spark, and waiting for its end. Nothing that it prints is shown."""
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os

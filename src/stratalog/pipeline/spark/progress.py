@@ -37,17 +37,13 @@ def slots_of(spark: SparkSession) -> int:
     return max(1, int(parallelism)) if parallelism else SLOTS_DEFAULT
 
 
-@contextmanager
-def watched(spark: SparkSession, on_progress: OnProgress | None) -> Iterator[None]:
+def watched(
+    spark: SparkSession, on_progress: OnProgress | None
+) -> contextlib.AbstractContextManager[None]:
     """Report the jobs that are started inside. ``on_progress`` is called in another thread."""
     if on_progress is None:
-        yield
-    elif is_remote(spark):
-        with _handled(spark, on_progress):
-            yield
-    else:
-        with _polled(spark, on_progress):
-            yield
+        return contextlib.nullcontext()
+    return (_handled if is_remote(spark) else _polled)(spark, on_progress)
 
 
 @contextmanager

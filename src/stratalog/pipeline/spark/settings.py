@@ -3,8 +3,6 @@
 Everything here is decided from what was asked for, the environment and the machine, without Spark.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
@@ -68,9 +66,13 @@ def choose_place(
 
 
 def default_settings(
-    master: str, *, cores: int, memory_bytes: int, environment: Mapping[str, str]
+    master: str,
+    environment: Mapping[str, str],
+    *,
+    cores: int | None = None,
+    memory_bytes: int | None = None,
 ) -> dict[str, str]:
-    """What is set unless somebody has set it."""
+    """What is set unless somebody has set it: for this machine, or for one with so much."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -88,12 +90,14 @@ def default_settings(
         ),
     }
     if (threads := _CORES.fullmatch(master)) is not None:
-        count = cores if threads[1] == "*" else int(threads[1] or 1)
+        count = cores or _cores_here() if threads[1] == "*" else int(threads[1] or 1)
         settings["spark.sql.shuffle.partitions"] = str(max(count, 1))
     if (folder := environment.get("TMPDIR")) and '"' not in folder:  # Java does not look at it
         settings["spark.driver.defaultJavaOptions"] = f'"-Djava.io.tmpdir={folder}"'
     if "SPARK_DRIVER_MEMORY" not in environment:
-        settings["spark.driver.memory"] = f"{driver_memory_mib(memory_bytes)}m"
+        settings["spark.driver.memory"] = (
+            f"{driver_memory_mib(memory_bytes or _memory_bytes_here())}m"
+        )
     return settings
 
 
@@ -147,13 +151,12 @@ def wants_to_hear(conf: Mapping[str, str]) -> bool:
     )
 
 
-def cores_here() -> int:
-    """The cores that this process may use."""
+def _cores_here() -> int:
     can_tell = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
 
 
-def memory_bytes_here() -> int:
+def _memory_bytes_here() -> int:
     """The memory of this machine, or what the container may use of it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in _MEMORY_LIMITS:

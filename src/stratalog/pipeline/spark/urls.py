@@ -1,7 +1,5 @@
 """Where a log is, in words that mean the same to every process of a Spark job."""
 
-from __future__ import annotations
-
 import os
 
 from stratalog.errors import Invalid
@@ -24,7 +22,6 @@ def below(url: str, path: str) -> str:
 
 
 def is_cloud(url: str) -> bool:
-    """Whether the place is in a bucket."""
     scheme, mark, _ = url.partition("://")
     return bool(mark) and scheme.lower() in CLOUD_SCHEMES
 

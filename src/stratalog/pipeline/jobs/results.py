@@ -1,10 +1,10 @@
-"""What a job came to in each log: a value, or an error, which does not stop the others."""
+"""What a job came to: in each log a value or an error, which does not stop the others; in all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stratalog.errors import NotFound, StratalogError
 from stratalog.objectlog.stored import MANIFEST_PATH
@@ -29,8 +29,6 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LogResult(Generic[T]):
-    """What a job came to in one log."""
-
     ref: LogRef
     value: T | None = None
     error: StratalogError | None = None
@@ -69,10 +67,38 @@ class LogResults(Generic[T]):
 
     @property
     def gone(self) -> int:
-        """How many of the logs were dropped."""
         return sum(each.is_gone for each in self.results)
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """The logs that failed, and why."""
         return tuple(filter(None, (each.trouble for each in self.results)))
+
+
+class Counted:
+    __slots__ = ()
+    logs: tuple[Any, ...]
+
+    @property
+    def records(self) -> int:
+        """The records of all logs."""
+        return sum(each.records for each in self.logs)
+
+
+class Held(Counted):
+    __slots__ = ()
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(each.num_bytes for each in self.logs)
+
+
+class Dropped(Counted):
+    __slots__ = ()
+
+    @property
+    def bytes_before(self) -> int:
+        return sum(each.bytes_before for each in self.logs)
+
+    @property
+    def bytes_after(self) -> int:
+        return sum(each.bytes_after for each in self.logs)
