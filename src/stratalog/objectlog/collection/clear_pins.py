@@ -1,6 +1,6 @@
 """What happens to a pin that holds nothing any more, and to what it has held.
 
-    held       its owner may release it, and so may anybody once its expiry is past
+    held       it may be released by name, and by any collection once its expiry is past
     released   it holds nothing; the objects that only it led to are deleted here
     cleared    its name is never used again
 

@@ -7,6 +7,9 @@
 A sweep lists what nothing links and then raises the epoch. Every object of that list began to be
 uploaded before, so nobody can link it any more, however long its writer sleeps. Uploads of a long
 job are spared as long as their guard is live, and may be linked in a later epoch.
+
+Raising the epoch is here. The writer's ``committer`` and ``bulk.commit`` compare it when they link,
+and ``sweep_log`` lists and deletes.
 """
 
 import msgspec

@@ -103,7 +103,7 @@ class Pin:
 
     @property
     def expires_us(self) -> int | None:
-        """When a collection may release it, or None if only its owner may."""
+        """When a collection may release it; None if it stays until it is released by name."""
         return self._stored.expires_us
 
     @property

@@ -9,7 +9,8 @@ only the nodes on the cut.
 
 An entry without a time has no known age. It stays until the log has too many bytes.
 
-``retention_cut`` is a pure function over nodes that are loaded (``load_nodes``).
+``retention_cut`` is a pure function over nodes that are loaded (``load_nodes``). ``PolicyStore``
+takes the limits from the policy of a log, and moves the policy's cursor to the cut.
 """
 
 from collections.abc import Sequence

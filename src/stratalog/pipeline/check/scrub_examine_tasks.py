@@ -1,8 +1,8 @@
 """The second half of a herd's scrub, in a Spark task: read and hash a mixture of fragments.
 
 Each is read, hashed and compared as the library does it. A row for each carries its setsum as eight
-columns, which Spark adds up, and a row of the audit says what was found. What the walk has noted is
-passed on.
+columns, which Spark adds up, and a row of the audit says what was found. What the walk has noted
+(``scrub_walk_tasks``, the first half) is passed on.
 """
 
 import contextlib

@@ -5,8 +5,9 @@ all above the checkpoint. It uses the live set of the current checkpoint. If a n
 comes meanwhile, too much is written and never too little: what lives at a later checkpoint lived at
 the one before, or lies above it.
 
-One record of the journal names the segments of all partitions and drops the WAL file. Until it is
-durable the WAL file stays, and a flush can be repeated: segments that no record names are removed.
+One record of the journal names the segments of all partitions and drops the WAL file, which the
+journal then hands to ``remove_files``. Until the record is durable the WAL file stays, and a flush
+can be repeated: segments that no record names are removed.
 After a failure, such as a full disk, it is retried with growing pauses.
 """
 
