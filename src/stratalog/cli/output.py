@@ -229,7 +229,7 @@ def late_progress(what: str, *, unit: str, shown: bool) -> Iterator[Callable[[in
 
 
 def fields_of(value: object, *names: str) -> dict[str, object]:
-    """What programs are told of a value, as it is called there."""
+    """A value as JSON shows it to programs, under the names used there."""
     return {name: getattr(value, name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What waits to be written: submissions in call order, within bounds. Back-pressure begins here.
+"""Back-pressure of a writer: submissions wait here in call order, within bounds.
 
 A submission is one `append` or one `append_many`: its records stay together. It is settled once,
 through its future. A caller that was cancelled has merely stopped looking at that future.

@@ -4,8 +4,8 @@
     released   it holds nothing; the objects that only it led to are deleted here
     cleared    its name is never used again
 
-A pin that nobody owns ends by its expiry. Without one, as the pin of a fork has none, it stays
-until somebody releases it by name.
+A pin that nobody owns, an orphan, ends by its expiry (``PinStore.release_expired``). One without an
+expiry, such as the pin of a fork, stays until somebody releases it by name.
 """
 
 import contextlib

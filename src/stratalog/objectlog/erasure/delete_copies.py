@@ -1,4 +1,4 @@
-"""What may have a copy of a record beside the log itself: it is deleted, or told.
+"""What may have a copy of a record beside the log itself: it is deleted or reported.
 
     released pins     what only they held is deleted
     unlinked objects  a sweep deletes them; it spares what live jobs have uploaded, and pins hold

@@ -1,4 +1,7 @@
-"""A part of a log, by offset and by append time: which entries overlap it, and which rows."""
+"""A part of a log, by offset and by append time: which entries overlap it, and which rows.
+
+Seeking by time is a walk (``Tree.walk``) into the entries that overlap, then a cut of their rows.
+"""
 
 from dataclasses import dataclass
 

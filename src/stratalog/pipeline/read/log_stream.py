@@ -56,7 +56,7 @@ class LogStream:
         self._cursor: Cursor | None = None
         self._held: deque[tuple[int, Planned]] = deque()
         self._released: deque[str] = deque()
-        self._told_lost: int | None = None
+        self._logged_lost: int | None = None
 
     @classmethod
     async def open(cls, options: StreamOptions) -> LogStream:
@@ -203,9 +203,9 @@ class LogStream:
                 hint=f'Set failOnDataLoss to "false" to go on at offset {first}, or begin anew '
                 "with another checkpoint. With the option cursor collection waits for the query.",
             )
-        if self._told_lost != first:
+        if self._logged_lost != first:
             logger.warning("%s before this query had read them; it goes on at %d", lost, first)
-            self._told_lost = first
+            self._logged_lost = first
         return first
 
     def _check_end(self, offset: int) -> None:

@@ -1,7 +1,9 @@
 """Deleting files: flushed WAL files, dead segments, old checkpoints, old journals, failed attempts.
 
 A file is deleted only after a durable record of the journal has dropped it, or if no record has
-named it. All parts of the disk do that through ``DiskContext.remove_files``.
+named it. All parts of the disk do that through ``DiskContext.remove_files``: the journal, after a
+record that drops files (a flush drops its WAL file, a checkpoint and a compaction drop segments),
+and whatever failed to make a new file.
 """
 
 import logging

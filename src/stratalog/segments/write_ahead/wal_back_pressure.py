@@ -1,7 +1,8 @@
 """Back-pressure: a write waits until the bytes queued for the WAL leave room for it.
 
 There is room while fewer than ``queue_bytes_max`` bytes are queued and the flush queue is not full.
-Writes are let in in the order in which they came; the last one may exceed the limit.
+Writes are let in in the order in which they came; the last one may exceed the limit. An object
+log has its own back-pressure, in ``objectlog.append.accumulator``.
 """
 
 from __future__ import annotations

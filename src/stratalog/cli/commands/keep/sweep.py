@@ -55,11 +55,11 @@ def sweep(
 
 
 def _facts(report: SweepReport) -> dict[str, object]:
-    told = [each.name for each in fields(report) if each.name != "sparing"]
+    shown = [each.name for each in fields(report) if each.name != "sparing"]
     stages = [
         output.fields_of(each, "incarnation", "owner", "note", "epoch_us") for each in report.stages
     ]
-    return {**output.fields_of(report, *told), "url": redact(report.url), "stages": stages}
+    return {**output.fields_of(report, *shown), "url": redact(report.url), "stages": stages}
 
 
 def _show(report: SweepReport) -> None:
