@@ -23,7 +23,7 @@ from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import log_store
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import CompactOptions
-from stratalog.objectlog.compaction import Compactor, Intent
+from stratalog.objectlog.compaction import Compactor
 from stratalog.objectlog.holds import PolicyStore, Retained
 from stratalog.objectlog.stored import Live, Policy, load_manifest
 from stratalog.pipeline.compact.apply_verdict import CompactedLog, compacted_log
@@ -271,15 +271,12 @@ async def _compact(
     (found, live), store = asked[ref.id], log_store(root, ref.id)
     rule = found.policy.live
     assert rule is not None
-
-    async def still_wanted(_: Intent) -> None:
-        await PolicyStore(store).check_live(rule)
-
+    policies = PolicyStore(store)
     done = await Compactor(
         store,
         live,
         found.tail,
-        witness=still_wanted,
+        witness=lambda _: policies.check_live(rule),
         options=_options_of_one(options, found.policy.live_share_min),
     ).run()
     return compacted_log(ref, ref.name, done.up_to, done, live=len(live))
