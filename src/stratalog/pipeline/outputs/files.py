@@ -20,7 +20,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import INCARNATION_LENGTH
 from stratalog.pipeline.outputs.output import folder_of
-from stratalog.pipeline.spark import batch_of
+from stratalog.pipeline.spark import batch_of, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PrefixedStore, Store, open_store, put_once
 
@@ -53,19 +53,20 @@ class Target:
 
 def write_files(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     """Upload the rows of one task, sorted by log, as files; gives what was uploaded."""
-    uploads = _Uploads(target)
     filling: _Filling | None = None
     group_bytes = min(ROW_GROUP_BYTES, target.file_bytes)
-    for batch in batches:
-        for log, rows in _in_pieces(_by_log(batch), group_bytes):
-            if filling is not None and (filling.log != log or filling.is_full):
-                uploads.begin(filling)
-                filling = None
-            filling = filling or _Filling(log, rows.schema, target.file_bytes, group_bytes)
-            filling.add(rows)
-    if filling is not None:
-        uploads.begin(filling)
-    yield uploads.finish()
+    with whole_errors():
+        uploads = _Uploads(target)
+        for batch in batches:
+            for log, rows in _in_pieces(_by_log(batch), group_bytes):
+                if filling is not None and (filling.log != log or filling.is_full):
+                    uploads.begin(filling)
+                    filling = None
+                filling = filling or _Filling(log, rows.schema, target.file_bytes, group_bytes)
+                filling.add(rows)
+        if filling is not None:
+            uploads.begin(filling)
+        yield uploads.finish()
 
 
 def _by_log(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import LogRef, find_logs, place_of, resolve
+from stratalog.pipeline.jobs import LOGS_AT_ONCE, LogRef, find_logs, place_of, resolve
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
@@ -29,7 +29,6 @@ from stratalog.store import PatientStore, Store, open_store
 BATCH_ROWS = 1 << 14
 FETCHES_AT_ONCE = 16
 FETCH_BYTES = 64 << 20
-LOGS_AT_ONCE = 32
 TIMEOUT_S = 60.0
 
 
