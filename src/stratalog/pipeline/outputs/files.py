@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,7 +58,7 @@ def write_files(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[p
     with whole_errors():
         uploads = _Uploads(target)
         for batch in batches:
-            for log, rows in _in_pieces(_by_log(batch), group_bytes):
+            for log, rows in _in_pieces(batch, group_bytes):
                 if filling is not None and (filling.log != log or filling.is_full):
                     uploads.begin(filling)
                     filling = None
@@ -69,20 +69,12 @@ def write_files(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[p
         yield uploads.finish()
 
 
-def _by_log(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each log, which are neighbours."""
+def _in_pieces(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each log, which are neighbours, in pieces of at most about so many bytes."""
     runs = pc.run_end_encode(batch.column("log"))
-    start = 0
-    for log, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield log, batch.slice(start, end - start)
-        start = end
-
-
-def _in_pieces(
-    runs: Iterable[tuple[str, pa.RecordBatch]], piece_bytes: int
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The same rows, cut where they have more bytes than a group of rows is to have."""
-    for log, rows in runs:
+    ends = [0, *runs.run_ends.to_pylist()]
+    for log, (first, end) in zip(runs.values.to_pylist(), pairwise(ends), strict=True):
+        rows = batch.slice(first, end - first)
         size = -(-rows.num_rows * piece_bytes // max(rows.nbytes, piece_bytes))
         for start in range(0, rows.num_rows, size):
             yield log, rows.slice(start, size)

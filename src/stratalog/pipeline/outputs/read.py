@@ -110,11 +110,8 @@ def splits_of(
         for output in outputs
         for file in output.files
     )
-
-    def weight_of(stored: StoredFile) -> int:
-        return stored.file.num_bytes + OPEN_COST_BYTES
-
-    return [FileSplit(root_url, tuple(some)) for some in in_groups(files, weight_of, split_bytes)]
+    groups = in_groups(files, lambda each: each.file.num_bytes + OPEN_COST_BYTES, split_bytes)
+    return [FileSplit(root_url, tuple(some)) for some in groups]
 
 
 def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
