@@ -7,7 +7,7 @@ again: only what does not fit each time becomes a finding.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from stratalog.errors import Corrupt, NotFound, StratalogError
@@ -113,15 +113,12 @@ class LookAtLog:
         damages += await _damages_at_the_ends(tree_of(store), manifest)
         cursor = await offset_of(store, self.cursor)
         output = None if self.job is None else await Outputs(root, self.job).find(ref.id)
-        sizes = {}
-        if output is not None:
-            sizes = {row.path: row.size async for row in self._folder(root, ref).list()}
         newest = (await _manifest_of(store))[0] or manifest
         found = [
             *_of_damages(damages),
             *_of_cursor(cursor, manifest.first_offset, newest.tail.offset),
             *_of_output(output, cursor, newest.tail.offset),
-            *await self._of_files(root, ref, output, sizes),
+            *await self._of_files(root, ref, output),
         ]
         return LogVerify(
             log=ref.name or manifest.name,
@@ -135,17 +132,12 @@ class LookAtLog:
             findings=_findings(ref, found),
         )
 
-    def _folder(self, root: Store, ref: LogRef) -> Store:
-        assert self.job is not None
-        return PrefixedStore(root, folder_of(self.job, ref.id))
-
-    async def _of_files(
-        self, root: Store, ref: LogRef, output: Output | None, sizes: Mapping[str, int]
-    ) -> list[Odd]:
+    async def _of_files(self, root: Store, ref: LogRef, output: Output | None) -> list[Odd]:
         """What is wrong with the files of an output: by their sizes, then by their bytes."""
-        if output is None:
+        if output is None or self.job is None:
             return []
-        folder, found = self._folder(root, ref), []
+        folder, found = PrefixedStore(root, folder_of(self.job, ref.id)), []
+        sizes = {row.path: row.size async for row in folder.list()}
         for file in output.files:
             size = sizes.get(file.path)
             if size is None:
