@@ -195,14 +195,13 @@ def parse_time_us(text: str) -> int | None:
         when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
     return max(0, microseconds_of(when))
 
 
 def microseconds_of(when: datetime) -> int:
-    """Microseconds since 1970 of a time with a zone."""
-    return (when - _EPOCH) // timedelta(microseconds=1)
+    """Microseconds since 1970 of a time; one without a zone is UTC."""
+    aware = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 class Given:
