@@ -149,12 +149,8 @@ class MergeJob:
             *self._splits(works),
             *splits_of(self.place, self.options.job, _last_of(works), self.options.split_bytes),
         ]
-
-        def look(item: Split | FileSplit) -> list[Trouble]:
-            return [*troubles_in(item, verify)]
-
-        found = [each for some in in_tasks(self.spark, items, look) for each in some]
-        return [*{each.log: each for each in found}.values()]
+        found = in_tasks(self.spark, items, lambda item: [*troubles_in(item, verify)])
+        return [*{each.log: each for some in found for each in some}.values()]
 
     def _splits(self, works: Sequence[Work]) -> list[Split]:
         parts = [work.part for work in works]

@@ -1,6 +1,5 @@
 """Reading outputs on Spark: the files that OUTPUT names, each checked against its hash."""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -128,14 +127,10 @@ def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
 
 def contents_of(split: FileSplit) -> Iterator[tuple[StoredFile, bytes]]:
     """The bytes of each file, a few of them fetched at a time."""
-    root = PatientStore(open_store(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
-
-    async def fetch(some: Sequence[StoredFile]) -> list[bytes]:
-        return await asyncio.gather(*(_fetch(root, stored) for stored in some))
-
+    fetch = partial(_fetch, PatientStore(open_store(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S))
     size_of = attrgetter("file.num_bytes")
     for some in in_groups(split.files, size_of, FETCH_BYTES, FETCHES_AT_ONCE):
-        fetched = loop_thread().run(partial(fetch, some))
+        fetched = loop_thread().run(partial(gather_bounded, some, fetch, FETCHES_AT_ONCE))
         yield from zip(some, fetched, strict=True)
 
 
