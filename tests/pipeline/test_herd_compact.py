@@ -323,7 +323,7 @@ def test_a_round_obeys_the_policies_of_the_logs_that_changed(
         set_policy(root, name, NEWEST_ONLY)
     fill(root, {"busy": 10}, fragments=2)
     stages: list[Stage] = ["roll-up", "materialize", "compact", "collect"]
-    asked = (spark, root, "worker", KEY, stages, RUN_NOW, None, DEFAULT_RUNTIME)
+    asked = (spark, root, "worker", KEY, None, DEFAULT_RUNTIME, stages, RUN_NOW)
     report = _run(*asked, everything=False)
     assert report.ok, report
     assert report.stages[2].figures["looked_at"] == 1

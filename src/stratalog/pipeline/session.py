@@ -193,10 +193,7 @@ def _open_classic(
         if SparkContext._gateway is None:
             gateway = launch_jvm(settings, is_heard=is_heard)
             SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=gateway)
-        builder = SparkSession.builder
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        spark = SparkSession.builder.config(map={**settings}).getOrCreate()
     try:
         spark.conf.get("spark.sql.session.timeZone")  # Spark looks at its settings only now
     except BaseException:

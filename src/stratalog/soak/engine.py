@@ -91,7 +91,6 @@ class _Soak:
         self._stopping = asyncio.Event()
         self._end: int | None = None
         self._lately = (self._started_s, 0)
-        self._rate = 0.0
         self._troubles = 0
 
     async def run(self) -> SoakReport:
@@ -209,10 +208,10 @@ class _Soak:
                 self._stopping.set()
             now_s, acknowledged = self._clock(), self._ledger.acknowledged
             since_s, before = self._lately
-            self._rate = (acknowledged - before) / (now_s - since_s)
+            rate = (acknowledged - before) / (now_s - since_s)
             self._lately = (now_s, acknowledged)
             if self.on_progress is not None:
-                self.on_progress(self._figures(self._rate))
+                self.on_progress(self._figures(rate))
 
     def _figures(self, rate: float) -> Figures:
         ledger, writers, chores = self._ledger, self._writers, self._chores

@@ -21,6 +21,7 @@ No I/O, no clock.
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -168,7 +169,7 @@ class Ledger:
             self._acknowledgements += 1
             entry = (offset + call.count, self._acknowledgements, call)
             heapq.heappush(self._acknowledged, entry)
-            self._find_lost()
+            self._find_lost(self.next_offset)
         self._forget(call.writer)
 
     def fail(self, call: Call) -> None:
@@ -208,18 +209,17 @@ class Ledger:
         for stretch in ours:
             start = stretch.offset - int(offsets[0])
             self._see(stretch, times_us[start : start + stretch.count])
-        self._find_lost()
+        self._find_lost(self.next_offset)
         return ours
 
     def skip_to(self, offset: int) -> None:
         """Continue at another offset. Acknowledged records before it count as lost."""
         self.next_offset = offset
-        self._find_lost()
+        self._find_lost(self.next_offset)
 
     def finish(self) -> None:
         """Everything was read: acknowledged records that were not seen are lost."""
-        while self._acknowledged:
-            self._note_if_lost(heapq.heappop(self._acknowledged)[2])
+        self._find_lost(math.inf)
         for writer in self._writers.values():
             for call in writer.calls:
                 if 0 < call.seen < call.count:
@@ -280,16 +280,14 @@ class Ledger:
 
     # Forgetting
 
-    def _find_lost(self) -> None:
-        """Report acknowledged records that the reader has passed without seeing them."""
-        while self._acknowledged and self._acknowledged[0][0] <= self.next_offset:
-            self._note_if_lost(heapq.heappop(self._acknowledged)[2])
-
-    def _note_if_lost(self, call: Call) -> None:
-        if call.seen < call.count:
-            self.violate("lost", f"{call}: {call.seen} of {call.count} were read")
-            call.seen = call.count
-            self._forget(call.writer)
+    def _find_lost(self, limit: float) -> None:
+        """Report acknowledged records before ``limit`` that the reader has passed unseen."""
+        while self._acknowledged and self._acknowledged[0][0] <= limit:
+            call = heapq.heappop(self._acknowledged)[2]
+            if call.seen < call.count:
+                self.violate("lost", f"{call}: {call.seen} of {call.count} were read")
+                call.seen = call.count
+                self._forget(call.writer)
 
     def _forget(self, number: int) -> None:
         writer = self._writers.get(number)

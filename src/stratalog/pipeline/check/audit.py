@@ -196,9 +196,7 @@ async def tidy_audits(root: Store, keep: int, runtime: Runtime = DEFAULT_RUNTIME
 def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> DataFrame:
     """The rows of an audit, by default of the newest one."""
     place = place_of(root_url)
-
-    async def load() -> Audit:
-        return await load_audit(_root(place), run)
+    audit = loop_thread().run(lambda: load_audit(_root(place), run))
 
     def make(path: str) -> Iterator[pa.RecordBatch]:
         blob = loop_thread().run(lambda: _root(place).get(path))
@@ -207,7 +205,7 @@ def read_audit(spark: SparkSession, root_url: str, run: str | None = None) -> Da
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt(f"{path} is no part of an audit: {error}", path=path) from None
 
-    return frame_of(spark, loop_thread().run(load).parts, make, struct_of(SCHEMA))
+    return frame_of(spark, audit.parts, make, struct_of(SCHEMA))
 
 
 def _root(place: str) -> Store:

@@ -41,9 +41,7 @@ MEANINGS = {
         "Stop and find out; `stratalog verify` of the log tells more.",
     ),
 }
-
-
-_DAMAGES = {kind.value: kind for kind in DamageKind}
+_TEXTS = {kind.value: (kind.meaning, kind.remedy) for kind in DamageKind} | MEANINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +56,14 @@ class Finding:
 
     @property
     def meaning(self) -> str:
-        return _texts(self.kind)[0]
+        return _TEXTS[self.kind][0]
 
     @property
     def remedy(self) -> str:
-        return _texts(self.kind)[1]
+        return _TEXTS[self.kind][1]
 
     def __str__(self) -> str:
         return f"{self.log or 'the herd'}: {self.kind}: {self.detail}"
-
-
-def _texts(kind: str) -> tuple[str, str]:
-    if kind in MEANINGS:
-        return MEANINGS[kind]
-    damage = _DAMAGES[kind]
-    return damage.meaning, damage.remedy
 
 
 def describe(damage: Damage) -> str:

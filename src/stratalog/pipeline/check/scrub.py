@@ -12,8 +12,9 @@ library's: ``stratalog scrub`` of the same log finds the same. ``audit`` is what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -174,20 +175,15 @@ def _examined(
     options: HerdScrubOptions,
 ) -> DataFrame:
     """One row for each fragment of all logs, which tasks walk unless that was done."""
-    spark, place, timeout_s, slots = job.spark, job.place, options.timeout_s, slots_of(job.spark)
-
-    def walk_share(share: Sequence[LogRef]) -> Iterator[pa.RecordBatch]:
-        return walk(place, share, timeout_s)
-
-    def examine_share(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return examine(place, run, timeout_s, batches)
-
+    spark, slots = job.spark, slots_of(job.spark)
+    examined = partial(examine, job.place, run, options.timeout_s)
     if fragments is not None:
         shares = _even_shares(fragments, slots)
-        return frame_of(spark, shares, lambda share: examine_share([share]), struct_of(EXAMINED))
+        return frame_of(spark, shares, lambda share: examined([share]), struct_of(EXAMINED))
+    walk_share = partial(walk, job.place, timeout_s=options.timeout_s)
     walked = frame_of(spark, job.shares(refs, WALKS_PER_SLOT), walk_share, struct_of(WALKED))
     mixed = walked.repartition(slots * options.tasks_per_slot, "log_id", "entry")
-    return mixed.mapInArrow(examine_share, struct_of(EXAMINED))
+    return mixed.mapInArrow(examined, struct_of(EXAMINED))
 
 
 def _even_shares(fragments: pa.Table, slots: int) -> list[pa.RecordBatch]:

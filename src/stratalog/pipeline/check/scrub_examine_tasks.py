@@ -11,6 +11,7 @@ import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -71,7 +72,7 @@ def _counting_references() -> Iterator[None]:
             gc.enable()
 
 
-_Read = tuple[dict[str, object], Fragment, bytes | StratalogError]
+_Read = tuple[dict[str, Any], Fragment, bytes | StratalogError]
 
 
 class _Examination:
@@ -86,17 +87,13 @@ class _Examination:
         self._audit: list[AuditRow] = []
         self._rows: list[tuple[object, ...]] = []
 
-    async def examine(self, rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
+    async def examine(self, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
         async with OrderedTasks[_Read](AHEAD_FRAGMENTS, AHEAD_BYTES) as ahead:
             for row in rows:
-                data = row["entry"]
-                if data is None:
-                    note = row["note"]
-                    assert isinstance(note, bytes)
-                    self._rows.append(examined_row(str(row["log_id"]), note=note))
+                if row["entry"] is None:
+                    self._rows.append(examined_row(row["log_id"], note=row["note"]))
                     continue
-                assert isinstance(data, bytes)
-                entry = Fragment.from_json(data)
+                entry = Fragment.from_json(row["entry"])
                 while not ahead.has_room(entry.num_bytes):
                     await self._settle(*await ahead.take())
                 ahead.start(self._read(row, entry), entry.num_bytes)
@@ -128,14 +125,14 @@ class _Examination:
             self._trees[log_id] = (store, tree_of(store))
         return self._trees[log_id]
 
-    async def _read(self, row: dict[str, object], entry: Fragment) -> _Read:
-        return row, entry, await read_object(self._place(str(row["log_id"]))[1], entry)
+    async def _read(self, row: dict[str, Any], entry: Fragment) -> _Read:
+        return row, entry, await read_object(self._place(row["log_id"])[1], entry)
 
     async def _settle(
-        self, row: dict[str, object], entry: Fragment, found: bytes | StratalogError
+        self, row: dict[str, Any], entry: Fragment, found: bytes | StratalogError
     ) -> None:
         """Compare what was read, or find out why there is nothing; one row for either."""
-        log_id, counted = str(row["log_id"]), bool(row["counted"])
+        log_id, counted = row["log_id"], row["counted"]
         is_read = not isinstance(found, StratalogError)
         if isinstance(found, StratalogError):
             damages, collected = await _look_again(*self._place(log_id), entry, found)
@@ -155,11 +152,9 @@ class _Examination:
             note=self._note(log_id, damages),
         )
         self._rows.append(out)
-        name = row["log"]
-        assert name is None or isinstance(name, str)
         audited = AuditRow(
             object="fragment",
-            log=name,
+            log=row["log"],
             log_id=log_id,
             path=entry.path,
             start=entry.start.offset,

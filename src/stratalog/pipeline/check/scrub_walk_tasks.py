@@ -85,11 +85,11 @@ async def _walk_log(
         return Walked(ref, error=error)
     if manifest is None:
         return Walked(ref, report)
+    ref = LogRef(ref.name or manifest.name, ref.log_id)
     if current is not None and current.compacted != manifest.compacted:
         # What was walked is not what the first manifest adds up, and each part was compared.
-        return Walked(LogRef(ref.name or manifest.name, ref.log_id), report)
+        return Walked(ref, report)
     collected = manifest.collected if isinstance(manifest.collected, Setsum) else EMPTY
-    ref = LogRef(ref.name or manifest.name, ref.log_id)
     return Walked(
         ref,
         report,

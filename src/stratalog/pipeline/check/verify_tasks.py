@@ -7,7 +7,7 @@ again: only what does not fit each time becomes a finding.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from stratalog.errors import Corrupt, NotFound, StratalogError
@@ -40,6 +40,9 @@ from stratalog.store import PrefixedStore, Store
 LOOKS_MAX = 3
 PAUSE_S = 0.05
 PIECE_BYTES = 8 << 20
+
+Odd = tuple[str, str]
+"""The kind of a finding about a log, and its detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +86,8 @@ class LookAtLog:
             if not is_manifest or not await has_lost_manifest(root, ref):
                 raise
         detail = "its name is taken and objects of it are there, but no manifest"
-        lost = Finding(kind=DamageKind.MANIFEST_MISSING.value, log=ref.label, detail=detail)
-        return LogVerify(log=ref.name, log_id=ref.id, findings=(lost,))
+        lost = _findings(ref, [(DamageKind.MANIFEST_MISSING.value, detail)])
+        return LogVerify(log=ref.name, log_id=ref.id, findings=lost)
 
     async def _looked(self, root: Store, ref: LogRef) -> LogVerify:
         seen = await self._look(root, ref)
@@ -98,28 +101,25 @@ class LookAtLog:
             seen = replace(seen, findings=kept)
         if not self.records or seen.findings:
             return seen
-        return replace(seen, findings=tuple(await _of_records(root, ref)))
+        return replace(seen, findings=_findings(ref, await _of_records(root, ref)))
 
     async def _look(self, root: Store, ref: LogRef) -> LogVerify:
         store = log_store(root, ref.id)
         manifest, damages = await _manifest_of(store)
         if manifest is None:
-            found = tuple(_of_damages(ref, damages))
-            return LogVerify(log=ref.name, log_id=ref.id, findings=found)
+            findings = _findings(ref, _of_damages(damages))
+            return LogVerify(log=ref.name, log_id=ref.id, findings=findings)
         check_alive(manifest, ref.label)
         damages += await _damages_at_the_ends(tree_of(store), manifest)
         cursor = await offset_of(store, self.cursor)
         output = None if self.job is None else await Outputs(root, self.job).find(ref.id)
-        sizes = {}
-        if output is not None:
-            sizes = {row.path: row.size async for row in self._folder(root, ref).list()}
         newest = (await _manifest_of(store))[0] or manifest
-        findings = (
-            *_of_damages(ref, damages),
-            *_of_cursor(ref, cursor, manifest.first_offset, newest.tail.offset),
-            *_of_output(ref, output, cursor, newest.tail.offset),
-            *await self._of_files(root, ref, output, sizes),
-        )
+        found = [
+            *_of_damages(damages),
+            *_of_cursor(cursor, manifest.first_offset, newest.tail.offset),
+            *_of_output(output, cursor, newest.tail.offset),
+            *await self._of_files(root, ref, output),
+        ]
         return LogVerify(
             log=ref.name or manifest.name,
             log_id=ref.id,
@@ -129,20 +129,15 @@ class LookAtLog:
             compacted_upto=manifest.first_offset if cursor is None else cursor,
             output_rows=0 if output is None else output.rows,
             output_bytes=0 if output is None else output.num_bytes,
-            findings=findings,
+            findings=_findings(ref, found),
         )
 
-    def _folder(self, root: Store, ref: LogRef) -> Store:
-        assert self.job is not None
-        return PrefixedStore(root, folder_of(self.job, ref.id))
-
-    async def _of_files(
-        self, root: Store, ref: LogRef, output: Output | None, sizes: Mapping[str, int]
-    ) -> list[Finding]:
+    async def _of_files(self, root: Store, ref: LogRef, output: Output | None) -> list[Odd]:
         """What is wrong with the files of an output: by their sizes, then by their bytes."""
-        if output is None:
+        if output is None or self.job is None:
             return []
-        folder, found = self._folder(root, ref), []
+        folder, found = PrefixedStore(root, folder_of(self.job, ref.id)), []
+        sizes = {row.path: row.size async for row in folder.list()}
         for file in output.files:
             size = sizes.get(file.path)
             if size is None:
@@ -151,7 +146,11 @@ class LookAtLog:
                 found.append(f"{file.path} has {size} bytes, not {file.num_bytes}")
             elif self.outputs and await _digest_of(folder, file) != file.sha256:
                 found.append(f"{file.path} does not hold the bytes that were written")
-        return [Finding(kind="output-file", log=ref.label, detail=detail) for detail in found]
+        return [("output-file", detail) for detail in found]
+
+
+def _findings(ref: LogRef, found: Iterable[Odd]) -> tuple[Finding, ...]:
+    return tuple(Finding(kind=kind, log=ref.label, detail=detail) for kind, detail in found)
 
 
 async def _digest_of(folder: Store, file: OutputFile) -> str | None:
@@ -215,43 +214,34 @@ async def _damages_below(tree: Tree, entry: Entry, end: int) -> list[Damage]:
     return damages
 
 
-def _of_damages(ref: LogRef, damages: Iterable[Damage]) -> Iterator[Finding]:
+def _of_damages(damages: Iterable[Damage]) -> Iterator[Odd]:
     for each in damages:
         if not each.is_remark:
-            detail = f"{each.path}: {each.detail}" if each.detail else each.path
-            yield Finding(kind=each.kind.value, log=ref.label, detail=detail)
+            yield each.kind.value, f"{each.path}: {each.detail}" if each.detail else each.path
 
 
-def _of_cursor(ref: LogRef, cursor: int | None, first: int, tail: int) -> Iterator[Finding]:
+def _of_cursor(cursor: int | None, first: int, tail: int) -> Iterator[Odd]:
     """``first`` was read before the cursor and ``tail`` after it: all of them only go up."""
     if cursor is not None and not first <= cursor <= tail:
-        detail = f"it is at {cursor}, and the log goes from {first} to {tail}"
-        yield Finding(kind="cursor-out-of-range", log=ref.label, detail=detail)
+        yield "cursor-out-of-range", f"it is at {cursor}, and the log goes from {first} to {tail}"
 
 
-def _of_output(
-    ref: LogRef, output: Output | None, cursor: int | None, tail: int
-) -> Iterator[Finding]:
+def _of_output(output: Output | None, cursor: int | None, tail: int) -> Iterator[Odd]:
     """The cursor was read before the output, and the tail after it."""
     if output is None:
         return
+    holds = f"it holds records up to {output.upto}"
     if output.upto > tail:
-        detail = f"it holds records up to {output.upto}, and the log ends at {tail}"
-        yield Finding(kind="output-ahead", log=ref.label, detail=detail)
+        yield "output-ahead", f"{holds}, and the log ends at {tail}"
     if cursor is not None and output.upto < cursor:
-        detail = f"it holds records up to {output.upto}, and the cursor is at {cursor}"
-        yield Finding(kind="output-behind", log=ref.label, detail=detail)
+        yield "output-behind", f"{holds}, and the cursor is at {cursor}"
 
 
-async def _of_records(root: Store, ref: LogRef) -> list[Finding]:
+async def _of_records(root: Store, ref: LogRef) -> list[Odd]:
     """What is found by reading everything."""
     report = await verify(log_store(root, ref.id))
     if report.proven:
         return []
-    odd = [
-        Finding(kind="record", log=ref.label, detail=f"{each.kind}: {each.detail or each.meaning}")
-        for each in report.oddities
-    ]
-    found = [*_of_damages(ref, report.damages), *odd]
+    odd = [("record", f"{each.kind}: {each.detail or each.meaning}") for each in report.oddities]
     broken = ", ".join(check.evidence for check in report.checks if not check.held)
-    return found or [Finding(kind="record", log=ref.label, detail=broken)]
+    return [*_of_damages(report.damages), *odd] or [("record", broken)]

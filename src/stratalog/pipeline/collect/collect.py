@@ -268,8 +268,7 @@ class _Collecting:
 async def _published(collector: Collector) -> bool:
     """Whether this has published something. What it finds under way is left to ``collect``."""
     with contextlib.suppress(Conflict, NotFound):
-        if await collector.compute() is None:
-            return False
-        await collector.publish()
-        return True
+        if await collector.compute() is not None:
+            await collector.publish()
+            return True
     return False

@@ -203,8 +203,7 @@ async def _forget(store: Store, judged: Judged, runtime: Runtime) -> None:
     if judged.state.index is not None:
         named = named | judged.state.index.names
     ours = [part.path for part in judged.answer.parts if part.path not in named]
-    if ours:
-        await delete_surely(patient, ours, patience)
+    await delete_surely(patient, ours, patience)
 
 
 async def _remember(

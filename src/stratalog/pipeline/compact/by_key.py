@@ -48,7 +48,6 @@ from stratalog.store import Store, open_store
 log = logging.getLogger(__name__)
 
 HERE_MAX = 32
-APPLIED_AT_ONCE = 32
 ROUND_BYTES = 16 << 20
 """How many bytes of verdicts are sent to tasks at a time."""
 
@@ -144,7 +143,6 @@ def compact_logs_by_key(
         logs += job.for_each(
             [each.state.ref for each in some],
             partial(_apply, checked.digest, judged, options, ordered_by),
-            at_once=APPLIED_AT_ONCE,
             here_max=HERE_MAX,
             on_progress=on_progress,
         ).values

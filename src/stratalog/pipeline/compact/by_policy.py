@@ -23,7 +23,7 @@ from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.herd import log_store
 from stratalog.indexset import IndexSet
 from stratalog.objectlog import CompactOptions
-from stratalog.objectlog.compaction import Compactor, Intent
+from stratalog.objectlog.compaction import Compactor
 from stratalog.objectlog.holds import PolicyStore, Retained
 from stratalog.objectlog.stored import Live, Policy, load_manifest
 from stratalog.pipeline.compact.apply_verdict import CompactedLog, compacted_log
@@ -142,20 +142,19 @@ class _Found:
         return self.policy.live is not None and (self.policy.judged or 0) < self.tail
 
 
+@dataclass
 class _Compaction:
     """Drops what no longer lives from the logs of a herd whose rules are due."""
 
-    def __init__(
-        self, job: HerdJob, options: HerdCompactOptions, on_progress: OnProgress | None
-    ) -> None:
-        self._job = job
-        self._options = options
-        self._on_progress = on_progress
-        self._done: list[CompactedLog] = []
-        self._ended = self._due = 0
+    job: HerdJob
+    options: HerdCompactOptions
+    on_progress: OnProgress | None
+    done: list[CompactedLog] = field(default_factory=list)
+    ended: int = 0
+    due: int = 0
 
     def run(self, due: Sequence[_Found]) -> list[CompactedLog]:
-        self._due = len(due)
+        self.due = len(due)
         by_key: dict[tuple[Live, float], list[_Found]] = defaultdict(list)
         by_query: list[_Found] = []
         for each in due:
@@ -171,7 +170,7 @@ class _Compaction:
         for (live, share), some in by_key.items():
             self._by_key(live, share, some)
         self._by_query(by_query)
-        return self._done
+        return self.done
 
     def _by_key(self, live: Live, share: float, logs: Sequence[_Found]) -> None:
         """All logs of one rule in one job."""
@@ -179,21 +178,21 @@ class _Compaction:
         try:
             grace_s = GRACE_S if live.grace_s is None else live.grace_s
             done = compact_logs_by_key(
-                self._job.spark,
-                self._job.place,
+                self.job.spark,
+                self.job.place,
                 ByKey(live.key, live.tombstone, grace_s),
                 log_ids=[each.ref.id for each in logs],
                 ordered_by=live,
-                options=_options_of_one(self._options, share),
-                runtime=self._job.runtime,
+                options=_options_of_one(self.options, share),
+                runtime=self.job.runtime,
             )
         except StratalogError as error:
             for each in logs:
                 self._fail(each, error)
             return
         names = {each.ref.id: each.ref.name for each in logs}
-        self._done += [replace(each, log=each.log or names.get(each.log_id)) for each in done.logs]
-        self._job.add(done.gone, done.troubles, done.usage)
+        self.done += [replace(each, log=each.log or names.get(each.log_id)) for each in done.logs]
+        self.job.add(done.gone, done.troubles, done.usage)
         self._report(len(logs))
 
     def _by_query(self, logs: Sequence[_Found]) -> None:
@@ -203,32 +202,32 @@ class _Compaction:
             rule = each.policy.live
             assert rule is not None
             assert rule.sql is not None
-            url = log_store(open_store(self._job.place), each.ref.id).url
+            url = log_store(open_store(self.job.place), each.ref.id).url
             try:
-                live = live_by_query(self._job.spark, url, rule.sql, each.tail)
+                live = live_by_query(self.job.spark, url, rule.sql, each.tail)
             except StratalogError as error:
                 self._fail(each, error)
             else:
                 asked[each.ref.id] = each, live
         refs = [each.ref for each in logs if each.ref.id in asked]
-        done = self._job.for_each(
+        done = self.job.for_each(
             refs,
-            partial(_compact, asked, self._options),
+            partial(_compact, asked, self.options),
             at_once=COMPACTIONS_AT_ONCE,
-            here_max=self._options.here_max,
+            here_max=self.options.here_max,
             tasks_per_slot=1,
         )
-        self._done += done.values
+        self.done += done.values
         self._report(len(refs))
 
     def _fail(self, log: _Found, error: StratalogError) -> None:
-        if not self._job.fail(log.ref, error).is_gone:
+        if not self.job.fail(log.ref, error).is_gone:
             self._report(1)
 
     def _report(self, logs: int) -> None:
-        self._ended += logs
-        if self._on_progress is not None:
-            self._on_progress(self._ended, self._due)
+        self.ended += logs
+        if self.on_progress is not None:
+            self.on_progress(self.ended, self.due)
 
 
 def _settle(
@@ -237,13 +236,7 @@ def _settle(
     """Note how far the rules were asked, and move the cursors of the policies."""
     judged = {each.log_id: each.up_to for each in done}
     work = [each for each in found if each.ref.id in judged or each.policy.retain is not None]
-    up_to_date = [each for each in work if each.ref.id in judged or not each.has_news]
-    settling = partial(
-        _settle_one,
-        {each.ref.id: each.policy for each in work},
-        judged,
-        {each.ref.id: each.tail for each in up_to_date},
-    )
+    settling = partial(_settle_one, {each.ref.id: each for each in work}, judged)
     moved = job.for_each([each.ref for each in work], settling).values
     return tuple(each for each in moved if each.offset > each.offset_before)
 
@@ -271,37 +264,30 @@ async def _compact(
     (found, live), store = asked[ref.id], log_store(root, ref.id)
     rule = found.policy.live
     assert rule is not None
-
-    async def still_wanted(_: Intent) -> None:
-        await PolicyStore(store).check_live(rule)
-
+    policies = PolicyStore(store)
     done = await Compactor(
         store,
         live,
         found.tail,
-        witness=still_wanted,
+        witness=lambda _: policies.check_live(rule),
         options=_options_of_one(options, found.policy.live_share_min),
     ).run()
     return compacted_log(ref, ref.name, done.up_to, done, live=len(live))
 
 
 async def _settle_one(
-    policies: Mapping[str, Policy],
-    judged: Mapping[str, int],
-    up_to_date: Mapping[str, int],
-    root: Store,
-    ref: LogRef,
+    work: Mapping[str, _Found], judged: Mapping[str, int], root: Store, ref: LogRef
 ) -> LogRetained:
     """Move the cursor of a policy, then note how far its rule was asked.
 
     In this order: the note changes the policy, and retention wants it as it was loaded.
-    ``up_to_date`` are the logs of which everything was judged, up to these offsets.
     """
-    policy, store = policies[ref.id], PolicyStore(log_store(root, ref.id))
-    kept = Retained(0, 0, 0)
+    found, store = work[ref.id], PolicyStore(log_store(root, ref.id))
+    policy, kept = found.policy, Retained(0, 0, 0)
     if policy.retain is not None:
-        whole = None if policy.live is None else up_to_date.get(ref.id)
-        kept = await store.retain(policy, by_size=ref.id in up_to_date, judged=whole)
+        is_up_to_date = ref.id in judged or not found.has_news
+        whole = found.tail if is_up_to_date and policy.live is not None else None
+        kept = await store.retain(policy, by_size=is_up_to_date, judged=whole)
     if ref.id in judged:
         await store.note_judged(policy, judged[ref.id])
     return LogRetained(log=ref.name, log_id=ref.id, **asdict(kept))

@@ -110,7 +110,7 @@ class KeyIndex(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     gone: GoneSet | None = None
 
     @property
-    def entries(self) -> tuple[StoredObject, ...]:
+    def entries(self) -> tuple[IndexPart | GoneSet, ...]:
         return self.parts if self.gone is None else (*self.parts, self.gone)
 
     @property
@@ -121,8 +121,7 @@ class KeyIndex(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def names(self) -> frozenset[str]:
         """The objects that it consists of."""
-        gone = () if self.gone is None else (self.gone.path,)
-        return frozenset((*(part.path for part in self.parts), *gone))
+        return frozenset(each.path for each in self.entries)
 
     def why_not(self, manifest: Manifest, rule: str) -> str | None:
         """Why it does not describe this log, or None if it does."""

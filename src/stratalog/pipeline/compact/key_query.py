@@ -10,17 +10,17 @@ reaches its files, otherwise through the library.
 
 import pickle
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from stratalog.errors import Invalid, StratalogError
+from stratalog.errors import Invalid
 from stratalog.indexset import IndexSet
 from stratalog.invariants import invariant
 from stratalog.pipeline.compact.key_index import IndexPart, KeyIndex
@@ -42,10 +42,10 @@ from stratalog.pipeline.spark import (
     PICKLED_DDL,
     batch_of,
     frame_of,
+    readable_spark_errors,
     slots_of,
     tidy_error,
     unpickled,
-    whole_errors,
 )
 
 TASK_ROWS = 1 << 19
@@ -152,13 +152,16 @@ def ask(
         frame = fresh.unionAll(frame)
     rows = sum(question.rows for question in questions)
     tasks = max(1, min(units, max(slots_of(spark), -(-rows // TASK_ROWS))))
-    try:
-        done = cast(list[UnitDone], unpickled(_judged(frame, tasks).toArrow()))
-    except Exception as error:
-        failure = _failure_of(error)
-        if failure is None or failure is error:
-            raise
-        raise failure from None
+    with readable_spark_errors():
+        try:
+            done = cast(list[UnitDone], unpickled(_judged(frame, tasks).toArrow()))
+        except PySparkException as error:
+            if not is_fault_of_data(error):
+                raise
+            raise Invalid(
+                f"a record does not fit the rule: {tidy_error(error)}",
+                hint="Let the expression cope with it, for example with try_cast.",
+            ) from None
     invariant(len(done) == units, "every bucket is judged once")
     of_log: dict[int, list[UnitDone]] = defaultdict(list)
     for each in done:
@@ -167,12 +170,8 @@ def ask(
 
 
 def _judged(frame: DataFrame, tasks: int) -> DataFrame:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with whole_errors():
-            yield from judge_units(batches)
-
     together = frame.repartitionById(tasks, sf.pmod(sf.col("unit"), sf.lit(tasks)).cast("int"))
-    return together.mapInArrow(cast(Callable[..., Any], run), PICKLED_DDL)
+    return together.mapInArrow(judge_units, PICKLED_DDL)
 
 
 def _orders(spark: SparkSession, works: Sequence[UnitWork]) -> DataFrame:
@@ -235,13 +234,3 @@ def _answer(question: Question, mine: Sequence[UnitDone]) -> Answer:
         parts=(*known, *(each.part for each in mine if each.part is not None)),
         is_rewritten=question.is_rewritten,
     )
-
-
-def _failure_of(error: Exception) -> StratalogError | None:
-    failure = tidy_error(error)
-    if failure is not None and isinstance(error, PySparkException) and is_fault_of_data(error):
-        return Invalid(
-            f"a record does not fit the rule: {failure}",
-            hint="Let the expression cope with it, for example with try_cast.",
-        )
-    return failure

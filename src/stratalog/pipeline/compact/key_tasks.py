@@ -33,7 +33,7 @@ from stratalog.pipeline.compact.key_index import (
     store_part,
 )
 from stratalog.pipeline.compact.key_verdict import Verdict, by_offset, judge, without
-from stratalog.pipeline.spark import in_groups, pickled_batch
+from stratalog.pipeline.spark import in_groups, pickled_batch, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PatientStore, open_store
 
@@ -69,8 +69,9 @@ def judge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do all units of a task; gives what came of each."""
     names = IndexNames(DEFAULT_RUNTIME)
     gone: dict[str, IndexSet] = {}
-    for some in in_groups(_units_of(batches), _bytes_of, UNITS_BYTES, UNITS_AT_ONCE):
-        yield pickled_batch(loop_thread().run(partial(_do_all, some, names, gone)))
+    with whole_errors():
+        for some in in_groups(_units_of(batches), _bytes_of, UNITS_BYTES, UNITS_AT_ONCE):
+            yield pickled_batch(loop_thread().run(partial(_do_all, some, names, gone)))
 
 
 def _units_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[UnitWork, pa.Table]]:

@@ -93,16 +93,16 @@ class StratalogSource(DataSource):
         return LogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from stratalog.pipeline.sink import batch_writer
+        from stratalog.pipeline.sink import BatchSink, target_of
 
-        return batch_writer(self.options, schema, overwrite)
+        return BatchSink(target_of(self.options, schema, overwrite, streaming=False))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        from stratalog.pipeline.sink import stream_writer
+        from stratalog.pipeline.sink import StreamSink, target_of
 
-        return stream_writer(self.options, schema, overwrite)
+        return StreamSink(target_of(self.options, schema, overwrite, streaming=True))
 
 
 class PlannedReader(DataSourceReader):

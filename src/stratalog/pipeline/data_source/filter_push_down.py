@@ -6,7 +6,7 @@ that is not understood is passed over, and bounds may be wider than the filter, 
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -75,7 +75,7 @@ def _number(value: object) -> int | None:
     if type(value) is int:
         return value
     if isinstance(value, datetime):
-        return microseconds_of(value if value.tzinfo else value.replace(tzinfo=UTC))
+        return microseconds_of(value)
     return None
 
 

@@ -5,6 +5,8 @@ reader of a query and makes all calls but ``read``, which runs in tasks. Spark e
 with SIGTERM and without calling ``stop``, so the reader sees to it that it is called.
 """
 
+from __future__ import annotations
+
 import logging
 import signal
 import sys
@@ -43,12 +45,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._stream: LogStream | None = None
 
-    def __getstate__(self) -> StreamOptions:
-        return self._options
-
-    def __setstate__(self, options: StreamOptions) -> None:
-        self._options = options
-        self._stream = None
+    def __reduce__(self) -> tuple[type[LogStreamReader], tuple[StreamOptions]]:
+        return LogStreamReader, (self._options,)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {OFFSET: self._run(lambda stream: stream.start())}

@@ -138,20 +138,14 @@ def materialize(
     herd = HerdJob(spark, root_url, runtime)
     merging = MergeJob(spark, herd.place, merge, options)
     merging.check()
-    return _Run(herd, merging, options, on_progress).run(logs, log_ids)
+    return _Run(herd, merging, on_progress).run(logs, log_ids)
 
 
 class _Run:
-    def __init__(
-        self,
-        herd: HerdJob,
-        merging: MergeJob,
-        options: MaterializeOptions,
-        on_progress: OnPhase | None,
-    ) -> None:
+    def __init__(self, herd: HerdJob, merging: MergeJob, on_progress: OnPhase | None) -> None:
         self._herd = herd
         self._merging = merging
-        self._options = options
+        self._options = options = merging.options
         self._on_progress = on_progress
         identity: str | None = getattr(merging.merge, "identity", None)
         self._outputs = Outputs(

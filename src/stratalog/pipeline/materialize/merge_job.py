@@ -13,8 +13,8 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
-from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -49,7 +49,6 @@ from stratalog.pipeline.spark import (
     slots_of,
     struct_of,
     tidy_error,
-    whole_errors,
 )
 
 BATCH_BYTES = 4 << 20
@@ -135,13 +134,8 @@ class MergeJob:
         merged, schema = self._merged(last, self._added(works))
         ids = {work.name: work.state.log_id for work in works}
         target = Target(self.place, self.options.job, ids, self.options.file_bytes)
-
-        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with whole_errors():
-                yield from write_files(batches, target)
-
-        sorted_rows = self._by_log(merged, schema, works)
-        written = sorted_rows.mapInArrow(cast(Callable[..., Any], write), struct_of(FILES))
+        write = partial(write_files, target=target)
+        written = self._by_log(merged, schema, works).mapInArrow(write, struct_of(FILES))
         files: defaultdict[str, list[OutputFile]] = defaultdict(list)
         for log, path, rows, num_bytes, sha256 in written.collect():
             file = OutputFile(path=path, rows=rows, num_bytes=num_bytes, sha256=sha256)
@@ -155,12 +149,8 @@ class MergeJob:
             *self._splits(works),
             *splits_of(self.place, self.options.job, _last_of(works), self.options.split_bytes),
         ]
-
-        def look(item: Split | FileSplit) -> list[Trouble]:
-            return [*troubles_in(item, verify)]
-
-        found = [each for some in in_tasks(self.spark, items, look) for each in some]
-        return [*{each.log: each for each in found}.values()]
+        found = in_tasks(self.spark, items, lambda item: [*troubles_in(item, verify)])
+        return [*{each.log: each for some in found for each in some}.values()]
 
     def _splits(self, works: Sequence[Work]) -> list[Split]:
         parts = [work.part for work in works]

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
 from stratalog.objectlog.stored import INCARNATION_LENGTH
 from stratalog.pipeline.outputs.output import folder_of
-from stratalog.pipeline.spark import batch_of
+from stratalog.pipeline.spark import batch_of, whole_errors
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import Patience, PrefixedStore, Store, open_store, put_once
 
@@ -53,35 +53,28 @@ class Target:
 
 def write_files(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     """Upload the rows of one task, sorted by log, as files; gives what was uploaded."""
-    uploads = _Uploads(target)
     filling: _Filling | None = None
     group_bytes = min(ROW_GROUP_BYTES, target.file_bytes)
-    for batch in batches:
-        for log, rows in _in_pieces(_by_log(batch), group_bytes):
-            if filling is not None and (filling.log != log or filling.is_full):
-                uploads.begin(filling)
-                filling = None
-            filling = filling or _Filling(log, rows.schema, target.file_bytes, group_bytes)
-            filling.add(rows)
-    if filling is not None:
-        uploads.begin(filling)
-    yield uploads.finish()
+    with whole_errors():
+        uploads = _Uploads(target)
+        for batch in batches:
+            for log, rows in _in_pieces(batch, group_bytes):
+                if filling is not None and (filling.log != log or filling.is_full):
+                    uploads.begin(filling)
+                    filling = None
+                filling = filling or _Filling(log, rows.schema, target.file_bytes, group_bytes)
+                filling.add(rows)
+        if filling is not None:
+            uploads.begin(filling)
+        yield uploads.finish()
 
 
-def _by_log(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each log, which are neighbours."""
+def _in_pieces(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each log, which are neighbours, in pieces of at most about so many bytes."""
     runs = pc.run_end_encode(batch.column("log"))
-    start = 0
-    for log, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield log, batch.slice(start, end - start)
-        start = end
-
-
-def _in_pieces(
-    runs: Iterable[tuple[str, pa.RecordBatch]], piece_bytes: int
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The same rows, cut where they have more bytes than a group of rows is to have."""
-    for log, rows in runs:
+    ends = [0, *runs.run_ends.to_pylist()]
+    for log, (first, end) in zip(runs.values.to_pylist(), pairwise(ends), strict=True):
+        rows = batch.slice(first, end - first)
         size = -(-rows.num_rows * piece_bytes // max(rows.nbytes, piece_bytes))
         for start in range(0, rows.num_rows, size):
             yield log, rows.slice(start, size)

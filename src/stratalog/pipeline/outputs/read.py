@@ -1,6 +1,5 @@
 """Reading outputs on Spark: the files that OUTPUT names, each checked against its hash."""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from pyspark.sql.types import StructType
 from stratalog.blocking import loop_thread
 from stratalog.errors import Corrupt, NotFound, StratalogError
 from stratalog.ordered import gather_bounded
-from stratalog.pipeline.jobs import LogRef, find_logs, place_of, resolve
+from stratalog.pipeline.jobs import LOGS_AT_ONCE, LogRef, find_logs, place_of, resolve
 from stratalog.pipeline.outputs.output import Output, OutputFile, folder_of
 from stratalog.pipeline.outputs.publish import Outputs
 from stratalog.pipeline.read import OPEN_COST_BYTES, SPLIT_BYTES
@@ -29,7 +28,6 @@ from stratalog.store import PatientStore, Store, open_store
 BATCH_ROWS = 1 << 14
 FETCHES_AT_ONCE = 16
 FETCH_BYTES = 64 << 20
-LOGS_AT_ONCE = 32
 TIMEOUT_S = 60.0
 
 
@@ -111,11 +109,8 @@ def splits_of(
         for output in outputs
         for file in output.files
     )
-
-    def weight_of(stored: StoredFile) -> int:
-        return stored.file.num_bytes + OPEN_COST_BYTES
-
-    return [FileSplit(root_url, tuple(some)) for some in in_groups(files, weight_of, split_bytes)]
+    groups = in_groups(files, lambda each: each.file.num_bytes + OPEN_COST_BYTES, split_bytes)
+    return [FileSplit(root_url, tuple(some)) for some in groups]
 
 
 def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
@@ -132,14 +127,10 @@ def rows_of(split: FileSplit, schema_json: str) -> Iterator[pa.RecordBatch]:
 
 def contents_of(split: FileSplit) -> Iterator[tuple[StoredFile, bytes]]:
     """The bytes of each file, a few of them fetched at a time."""
-    root = PatientStore(open_store(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S)
-
-    async def fetch(some: Sequence[StoredFile]) -> list[bytes]:
-        return await asyncio.gather(*(_fetch(root, stored) for stored in some))
-
+    fetch = partial(_fetch, PatientStore(open_store(split.root_url), DEFAULT_RUNTIME, TIMEOUT_S))
     size_of = attrgetter("file.num_bytes")
     for some in in_groups(split.files, size_of, FETCH_BYTES, FETCHES_AT_ONCE):
-        fetched = loop_thread().run(partial(fetch, some))
+        fetched = loop_thread().run(partial(gather_bounded, some, fetch, FETCHES_AT_ONCE))
         yield from zip(some, fetched, strict=True)
 
 

@@ -46,16 +46,16 @@ def bytes_of(manifest: Manifest) -> int:
     return sum(entry.num_bytes for entry in manifest.entries)
 
 
-def measure_herd(spark: SparkSession, root_url: str, *, job: str | None = None) -> HerdSize:
-    """One read for each log, and one more with ``job``. What cannot be read counts for nothing."""
+def measure_herd(spark: SparkSession, root_url: str, *, job: str) -> HerdSize:
+    """Two reads for each log. What cannot be read counts for nothing."""
     measuring = HerdJob(spark, root_url, DEFAULT_RUNTIME)
     logs = measuring.for_each(measuring.find(), partial(_measure, job)).values
     return HerdSize(tuple(logs), measuring.usage)
 
 
-async def _measure(job: str | None, root: Store, ref: LogRef) -> LogSize:
+async def _measure(job: str, root: Store, ref: LogRef) -> LogSize:
     manifest, _ = await load_any_manifest(log_store(root, ref.id))
-    output = None if job is None else await Outputs(root, job).find(ref.id)
+    output = await Outputs(root, job).find(ref.id)
     return LogSize(
         log=ref.name or manifest.name,
         log_id=ref.id,

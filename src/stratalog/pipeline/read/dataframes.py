@@ -57,8 +57,7 @@ def read_log(
     ``verify`` each record is checked against its sum, which takes the way through Arrow.
     """
     window = _window(from_offset, to_offset, from_time, to_time)
-    frame, _ = _Reading(spark, absolute_url(url), via, window, verify, _hold(pin_s)).log()
-    return frame
+    return _Reading(spark, url, via, window, verify, pin_s).log()[0]
 
 
 @contextmanager
@@ -76,7 +75,7 @@ def pinned_log(
 ) -> Iterator[DataFrame]:
     """The same, whose pin is released at the end."""
     window = _window(from_offset, to_offset, from_time, to_time)
-    frame, planned = _Reading(spark, absolute_url(url), via, window, verify, _hold(pin_s)).log()
+    frame, planned = _Reading(spark, url, via, window, verify, pin_s).log()
     with _released(planned):
         yield frame
 
@@ -100,9 +99,7 @@ def read_herd(
     log; of one that begins later, what is there is taken.
     """
     window = _window(from_offset, to_offset, from_time, to_time)
-    place = absolute_url(root_url)
-    frame, _ = _Reading(spark, place, via, window, verify, _hold(pin_s)).herd(logs)
-    return frame
+    return _Reading(spark, root_url, via, window, verify, pin_s).herd(logs)[0]
 
 
 @contextmanager
@@ -121,22 +118,24 @@ def pinned_herd(
 ) -> Iterator[DataFrame]:
     """The same, whose pins are released at the end."""
     window = _window(from_offset, to_offset, from_time, to_time)
-    place = absolute_url(root_url)
-    frame, planned = _Reading(spark, place, via, window, verify, _hold(pin_s)).herd(logs)
+    frame, planned = _Reading(spark, root_url, via, window, verify, pin_s).herd(logs)
     with _released(planned):
         yield frame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _Reading:
     """Which records are read, where, and how they come to Spark."""
 
     spark: SparkSession
-    place: str
+    url: Place
     via: Via
     window: Window
     verify: bool
-    hold: Hold | None
+    pin_s: float | None
+
+    def __post_init__(self) -> None:
+        self.place, self.hold = absolute_url(self.url), _hold(self.pin_s)
 
     def log(self) -> tuple[DataFrame, Planned]:
         first = self.window.from_offset

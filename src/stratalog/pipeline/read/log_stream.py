@@ -107,8 +107,7 @@ class LogStream:
         if self.tail < end:
             await self._reader.refresh()
         self._check_end(end)
-        if self._options.cursor is not None:
-            await self._move_cursor(self._options.cursor, start)
+        await self._move_cursor(start)
         low = self._readable(start)
         while low < end:
             hold = await self._hold(low)
@@ -130,8 +129,7 @@ class LogStream:
             _, planned = self._held.popleft()
             await planned.release()
             self._released.extend(pin.name for pin in planned.pins)
-        if self._options.cursor is not None:
-            await self._move_cursor(self._options.cursor, end)
+        await self._move_cursor(end)
 
     async def close(self) -> None:
         """Release what is held. The cursor stays where it is."""
@@ -249,9 +247,10 @@ class LogStream:
         except Exists:
             self._cursor = await (await cursors.load(name)).move(offset)
 
-    async def _move_cursor(self, name: str, end: int) -> None:
+    async def _move_cursor(self, end: int) -> None:
         """Let the cursor pass what is done. It does not go back, and it is not worth a query."""
-        if self._cursor is not None and self._cursor.offset >= end:
+        name = self._options.cursor
+        if name is None or (self._cursor is not None and self._cursor.offset >= end):
             return
         try:
             await self._pass(name, end)

@@ -126,7 +126,9 @@ class _Files:
         if not self.has_notes:
             return frame.select(offset.alias("offset"), _timestamp(time_us), "body")
         note = sf.unix_millis(sf.col("_metadata.file_modification_time")).alias("note")
-        joined = frame.select("*", note).join(sf.broadcast(self._table(spark)), "note", "left")
+        rows = [(place, *known) for known, place in self.notes.items()]
+        noted = spark.createDataFrame(pa.Table.from_batches([batch_of(rows, NOTES_SCHEMA)]))
+        joined = frame.select("*", note).join(sf.broadcast(noted), "note", "left")
         stray = sf.raise_error(sf.lit("a row is of a file that was not planned"))
         if self.relative:
             offset = sf.coalesce(sf.col("start") + offset, stray.cast("bigint"))
@@ -147,10 +149,6 @@ class _Files:
         if self.several_times and window.to_timestamp_us is not None:
             frame = frame.where(sf.col("timestamp") < _timestamp(sf.lit(window.to_timestamp_us)))
         return frame
-
-    def _table(self, spark: SparkSession) -> DataFrame:
-        rows = [(number, *note) for note, number in self.notes.items()]
-        return spark.createDataFrame(pa.Table.from_batches([batch_of(rows, NOTES_SCHEMA)]))
 
 
 def _alike(spark: SparkSession, parts: Iterable[Part]) -> list[_Files]:

@@ -195,14 +195,13 @@ def parse_time_us(text: str) -> int | None:
         when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
     return max(0, microseconds_of(when))
 
 
 def microseconds_of(when: datetime) -> int:
-    """Microseconds since 1970 of a time with a zone."""
-    return (when - _EPOCH) // timedelta(microseconds=1)
+    """Microseconds since 1970 of a time; one without a zone is UTC."""
+    aware = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 class Given:
@@ -265,18 +264,6 @@ class Given:
             raise _wrong(name, text, allowed or f"a whole number from {least} on")
         return int(text)
 
-    def seconds(self, name: str) -> float | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not 0 < value <= PIN_S_MAX:
-            raise _wrong(name, text, "a number of seconds, more than 0 and at most a year")
-        return value
-
     def time_us(self, name: str) -> int | None:
         text = self.text(name)
         if text is None:
@@ -290,10 +277,17 @@ class Given:
 
 
 def _pin_s(given: Given) -> float | None:
-    asked_s = given.seconds("pinSeconds")
+    text, pin_s = given.text("pinSeconds"), PIN_S
+    if text is not None:
+        try:
+            pin_s = float(text)
+        except ValueError:
+            pin_s = math.nan
+        if not 0 < pin_s <= PIN_S_MAX:
+            raise _wrong("pinSeconds", text, "a number of seconds, more than 0 and at most a year")
     if given.flag("pin", default=True):
-        return asked_s or PIN_S
-    if asked_s is not None:
+        return pin_s
+    if text is not None:
         raise Invalid("pinSeconds without a pin means nothing", hint="Leave out one of the two.")
     return None
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -61,7 +62,7 @@ def run_pipeline(
     ``server`` names this worker: the marks that stay are put back under it. An error that ends a
     stage ends the run: the report has it as ``failure``, beside what the stages before it did.
     """
-    return _run(spark, root_url, server, merge, stages, options, on_event, runtime)
+    return _run(spark, root_url, server, merge, on_event, runtime, stages, options)
 
 
 def run_forever(
@@ -87,6 +88,7 @@ def run_forever(
     """
     require(every_s >= 0, "every_s is not negative")
     require(thorough_every_s >= 0, "thorough_every_s is not negative")
+    run = partial(_run, spark, root_url, server, merge, on_event, runtime)
     rounds = failures = 0
     thorough_us: int | None = None
     while not stop.is_set():
@@ -94,17 +96,8 @@ def run_forever(
         if thorough:
             thorough_us = runtime.now_us()
         chosen = [each for each in stages if thorough or each not in ("scrub", "verify")]
-        report = _run(
-            spark,
-            root_url,
-            server,
-            merge,
-            chosen,
-            options if thorough else replace(options, measure=False),
-            on_event,
-            runtime,
-            everything=thorough,
-        )
+        within = options if thorough else replace(options, measure=False)
+        report = run(chosen, within, everything=thorough)
         if rounds == 0 and isinstance(report.error, Invalid | NotFound):
             raise report.error  # the call is wrong: no later round would go better
         rounds += 1
@@ -137,10 +130,10 @@ def _run(
     root_url: str,
     server: str,
     merge: Merge | str | None,
-    chosen: Sequence[Stage],
-    options: RunOptions,
     on_event: OnEvent | None,
     runtime: Runtime,
+    chosen: Sequence[Stage],
+    options: RunOptions,
     *,
     everything: bool = True,
 ) -> RunReport:

@@ -260,10 +260,7 @@ class Stages:
 
     def _begun(self, stage: Stage, begin: Callable[..., T], unit: str = "tasks") -> T:
         """What a job comes to, whose progress is that of its stage."""
-
-        def on_progress(done: int, total: int) -> None:
-            self._progress(stage, done, total, unit)
-
+        on_progress = partial(self._progress, stage, unit=unit)
         return begin(self.spark, self.place, on_progress=on_progress, runtime=self.runtime)
 
     def _progress(self, stage: Stage, done: int, total: int, unit: str) -> None:

@@ -39,21 +39,9 @@ QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
 
 
-def batch_writer(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceArrowWriter:
-    """The writer of ``df.write``. Called by Spark on the driver."""
-    return BatchSink(_target(options, schema, overwrite, streaming=False))
-
-
-def stream_writer(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
-    """The writer of ``df.writeStream``. Called by Spark on the driver, for each batch."""
-    return StreamSink(_target(options, schema, overwrite, streaming=True))
-
-
 class BatchSink(DataSourceArrowWriter):
+    """The writer of ``df.write``. Made by Spark on the driver."""
+
     def __init__(self, target: Target) -> None:
         self._target = target
 
@@ -75,6 +63,8 @@ class BatchSink(DataSourceArrowWriter):
 
 
 class StreamSink(DataSourceStreamArrowWriter):
+    """The writer of ``df.writeStream``. Made by Spark on the driver, for each batch."""
+
     def __init__(self, target: Target) -> None:
         self._target = target
 
@@ -105,9 +95,10 @@ def _property(task: TaskContext | None, name: str) -> str | None:
     return None if task is None else task.getLocalProperty(name)
 
 
-def _target(
+def target_of(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool
 ) -> Target:
+    """Where the rows of a write go, if it is one that a log can take."""
     with whole_errors():
         parsed = parse_sink(options, streaming=streaming)
         _check_rows(schema, overwrite)

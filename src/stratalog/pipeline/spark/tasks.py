@@ -43,19 +43,25 @@ def frame_of(
 
     An error that ``make`` raises comes to the driver whole.
     """
-    held = tuple(map(pickle.dumps, items))
+    from pyspark.sql import functions as sf
 
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with whole_errors():
-            for batch in numbers:
-                for number in batch.column(0).to_pylist():
-                    yield from make(pickle.loads(held[number]))
-
-    if not held:
+    pickled = tuple(map(pickle.dumps, items))
+    if not pickled:
         return spark.createDataFrame([], schema)
-    if sum(map(len, held)) > CLOSURE_BYTES_MAX:
-        return _frame_of_rows(spark, held, make, schema)
-    return spark.range(0, len(held), 1, len(held)).mapInArrow(run, schema)
+    is_large = sum(map(len, pickled)) > CLOSURE_BYTES_MAX
+    held = () if is_large else pickled
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with whole_errors():
+            for batch in batches:
+                for item in batch.column(0).to_pylist():
+                    yield from make(pickle.loads(held[item] if held else item))
+
+    if not is_large:
+        return spark.range(0, len(pickled), 1, len(pickled)).mapInArrow(run, schema)
+    rows = spark.createDataFrame([*enumerate(map(bytearray, pickled))], ITEMS_DDL)
+    apart = rows.repartitionById(len(pickled), sf.col("number")).select("item")
+    return apart.mapInArrow(run, schema)
 
 
 def struct_of(schema: pa.Schema) -> StructType:
@@ -69,24 +75,6 @@ def batch_of(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.RecordBa
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _frame_of_rows(
-    spark: SparkSession,
-    pickled: Sequence[bytes],
-    make: Callable[[T], Iterable[pa.RecordBatch]],
-    schema: StructType | str,
-) -> DataFrame:
-    from pyspark.sql import functions as sf
-
-    def run(items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with whole_errors():
-            for batch in items:
-                for item in batch.column("item").to_pylist():
-                    yield from make(pickle.loads(item))
-
-    rows = spark.createDataFrame([*enumerate(map(bytearray, pickled))], ITEMS_DDL)
-    return rows.repartitionById(len(pickled), sf.col("number")).mapInArrow(run, schema)
 
 
 def in_tasks(
