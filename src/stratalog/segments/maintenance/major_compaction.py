@@ -58,8 +58,6 @@ class Compactor:
 
     async def major(self, partition: DurableLog) -> bool:
         """Rewrite segments of which little lives. False if a run was already going on."""
-        if partition.number in self._running:
-            return False
         return await self.tasks.run(self._major(partition))
 
     async def _in_background(self, partition: DurableLog) -> None:

@@ -81,7 +81,8 @@ class Journal:
         """What the records say. A replay of the WAL begins with it."""
         self._context = context
         self._file: File | None = None
-        self._path = found.path if found else ""
+        self.path = found.path if found else ""
+        """Of the current file."""
         self._file_number = found.file_number if found else 0
         self._nonce = b""
         self._last_record = found.last_record if found else 0
@@ -93,11 +94,6 @@ class Journal:
         self._amendments: list[Callable[[Layout], Layout]] = []
         self._unnamed: list[str] = []
         """New files of failed edits. They are removed when a new journal excludes the edits."""
-
-    @property
-    def path(self) -> str:
-        """Of the current file."""
-        return self._path
 
     async def begin(self) -> None:
         """Start a new journal, so that nothing is appended to a torn end."""
@@ -144,8 +140,8 @@ class Journal:
                 if self._file is not None:
                     self._give_up_unnamed()
                 raise
-            before, self.recorded = self.recorded, apply(self.recorded, edit, self._path)
-            self.layout = apply(self.layout, edit, self._path)
+            before, self.recorded = self.recorded, apply(self.recorded, edit, self.path)
+            self.layout = apply(self.layout, edit, self.path)
             for change in self._amendments:
                 self.layout = change(self.layout)
             if then is not None:
@@ -212,7 +208,7 @@ class Journal:
         try:
             await in_sync_thread(write)
         except OSError as error:
-            failure = typed(error, "writing to the journal", self._path)
+            failure = typed(error, "writing to the journal", self.path)
             self._close_file()
             try:
                 await self._renew()
@@ -246,7 +242,7 @@ class Journal:
         # From here on the old journal must not be used: the new one may count, whatever fails.
         self._close_file()
         file = await self._context.begin_file(path, write, "beginning a journal")
-        old, self._path = self._path, path
+        old, self.path = self.path, path
         self._file, self._nonce = file, nonce
         self._position = self._base = HEAD_BYTES + len(data)
         if old:
