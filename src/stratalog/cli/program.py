@@ -49,7 +49,7 @@ class Program(Group):
             return answer if isinstance(answer, int) else exits.OK
 
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: output.warn(str(message))
             code = self._guarded(run, as_json)
         _finish_stdout()
         if standalone_mode:
@@ -135,10 +135,6 @@ def _show_usage_error(error: typer.TyperException, as_json: bool) -> int:
     hint = f"See `{path} --help`."
     output.show_error("invalid", error.format_message(), hint, exits.USAGE, as_json)
     return exits.USAGE
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    output.complain("warning", "yellow", str(message))
 
 
 def _replace_closed_streams() -> None:

@@ -120,9 +120,7 @@ def _ties(manifest: Manifest) -> dict[str, object]:
         "fork": forked
         and {
             "source": redact(forked.source),
-            "at": forked.at,
-            "state": forked.state,
-            "held_by": forked.held_by,
+            **output.fields_of(forked, "at", "state", "held_by"),
             "hold": forked.pin,
         },
         "copy": copied
