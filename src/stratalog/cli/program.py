@@ -128,12 +128,11 @@ def _facts(error: StratalogError) -> dict[str, object]:
 
 
 def _show_usage_error(error: typer.TyperException, as_json: bool) -> int:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return exits.USAGE
-    path = context.command_path if context is not None else "stratalog"
-    hint = f"See `{path} --help`."
-    output.show_error("invalid", error.format_message(), hint, exits.USAGE, as_json)
+    if type(error).__name__ != "NoArgsIsHelpError":
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "stratalog"
+        hint = f"See `{path} --help`."
+        output.show_error("invalid", error.format_message(), hint, exits.USAGE, as_json)
     return exits.USAGE
 
 

@@ -181,8 +181,10 @@ def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot:
     disk = bytes.fromhex(identity.disk)
     listed = [f"{folder}/{name}" for folder in FOLDERS for name in held.list(folder)]
     replayed, missing = _held_together(held, must_exist(replay_journal(held, disk)))
-    if missing and not _is_newest(held, disk, replayed):
-        raise FileNotFoundError
+    if missing:
+        newest = must_exist(replay_journal(held, disk))
+        if (newest.path, newest.last_record) != (replayed.path, replayed.last_record):
+            raise FileNotFoundError
     checkpoints = _checkpoints(held, disk, replayed.layout, missing)
     named = replayed.layout.paths | {replayed.path}
     named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints.values()}
@@ -202,14 +204,6 @@ def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[s
             break
         replayed = more
     return replayed, missing
-
-
-def _is_newest(held: HeldFiles, disk: bytes, replayed: Replayed) -> bool:
-    newest = replay_journal(held, disk)
-    return newest is not None and (newest.path, newest.last_record) == (
-        replayed.path,
-        replayed.last_record,
-    )
 
 
 def _may_go(layout: Layout) -> list[str]:

@@ -28,7 +28,6 @@ from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD_BYTES,
     Edit,
-    Frame,
     Head,
     Layout,
     Whole,
@@ -292,28 +291,23 @@ def _replay_one(files: ReadableFiles, disk: bytes, path: str) -> Replayed | None
         if any(data[HEAD_BYTES:]):
             raise
         return None
-    layout, last, end = Layout(), 0, HEAD_BYTES
-    for frame in frames(data, head, path, _has_no_body):
-        layout = apply(layout, decode_edit(frame.descriptor, path), path)
-        last, end = frame.number, frame.end
-    if not last:
-        return None
-    return Replayed(layout, path, head.number, last, end)
+    found = _continued(Replayed(Layout(), path, head.number, 0), head, data)
+    return found if found.last_record else None
 
 
 def replay_more(files: ReadableFiles, replayed: Replayed) -> Replayed:
     """The same journal with the records that were added since: for an inspection."""
-    path, start = replayed.path, replayed.end - HEAD_BYTES
-    with opened(files, path) as file:
-        head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path)
+    with opened(files, replayed.path) as file:
+        head = Head.from_bytes(file.read_at(0, HEAD_BYTES), replayed.path)
         data = bytes(HEAD_BYTES) + file.read_at(replayed.end, file.size() - replayed.end)
-    layout, last, end = replayed.layout, replayed.last_record, replayed.end
-    rest = replace(head, first=last + 1)
-    for frame in frames(data, rest, path, _has_no_body):
+    rest = replace(head, first=replayed.last_record + 1)
+    return _continued(replayed, rest, data, replayed.end - HEAD_BYTES)
+
+
+def _continued(before: Replayed, head: Head, data: bytes, left_out: int = 0) -> Replayed:
+    """With the records in ``data``: a file from which so many bytes are left out after its head."""
+    path, layout, last, end = before.path, before.layout, before.last_record, before.end
+    for frame in frames(data, head, path, lambda frame: not len(frame.body)):
         layout = apply(layout, decode_edit(frame.descriptor, path), path)
-        last, end = frame.number, start + frame.end
-    return Replayed(layout, path, replayed.file_number, last, end)
-
-
-def _has_no_body(frame: Frame) -> bool:
-    return not len(frame.body)
+        last, end = frame.number, left_out + frame.end
+    return replace(before, layout=layout, last_record=last, end=end)
