@@ -23,6 +23,7 @@ from stratalog.segments.format.layout import (
 )
 from stratalog.segments.format.lineage import Lineage, steps_of
 from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
+from stratalog.segments.options import DiskOptions
 
 # Lineages
 
@@ -276,7 +277,10 @@ def shares(draw: st.DrawFn) -> list[Share]:
 def test_rewrites_take_neighbours_that_are_sparse_and_fit_together(
     listed: list[Share], entries_max: int, bytes_max: int
 ) -> None:
-    groups = rewrites(listed, share_min=0.5, entries_max=entries_max, bytes_max=bytes_max)
+    options = DiskOptions(
+        live_share_min=0.5, segment_entries_max=entries_max, segment_bytes_max=bytes_max
+    )
+    groups = rewrites(listed, options)
     of = {share.file.path: share for share in listed}
     places = {share.file.path: at for at, share in enumerate(listed)}
     taken = [file.path for group in groups for file in group]

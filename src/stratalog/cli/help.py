@@ -23,7 +23,7 @@ def _plain(parameters: list[Any]) -> list[Any]:
     """A flag takes no value, and an argument has its name already. Typer would add ``<bool>``."""
     for each in parameters:
         if isinstance(each, TyperArgument):
-            each.display_type_rich = _no_type  # type: ignore[method-assign]
+            each.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # noqa: ARG005
         elif each.is_flag:
             each.metavar = ""
     return parameters
@@ -33,8 +33,3 @@ def _indented(text: str) -> str:
     """Let examples keep their indentation: Typer takes it away, unless a blank line comes first."""
     first, gap, rest = text.partition("\n\n")
     return f"{first}{gap}\n{rest.lstrip()}" if gap else text
-
-
-def _no_type(ctx: Any) -> str | None:
-    del ctx
-    return None

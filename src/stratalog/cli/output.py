@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -210,22 +210,6 @@ def progress(what: str, total: int | None, *, unit: str, shown: bool) -> Iterato
     with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done, _total=0: bar.update(task, completed=done)
-
-
-@contextmanager
-def late_progress(what: str, *, unit: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar that appears once its length is known. Gives a function of what is done, and of all."""
-    with ExitStack() as stack:
-        advance: Advance | None = None
-
-        def on_progress(done: int, total: int) -> None:
-            nonlocal advance
-            if advance is None:
-                bar = progress(what, total, unit=unit, shown=shown)
-                advance = stack.enter_context(bar)
-            advance(done)
-
-        yield on_progress
 
 
 def fields_of(value: object, *names: str) -> dict[str, object]:

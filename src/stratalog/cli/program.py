@@ -49,7 +49,7 @@ class Program(Group):
             return answer if isinstance(answer, int) else exits.OK
 
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: output.warn(str(message))
             code = self._guarded(run, as_json)
         _finish_stdout()
         if standalone_mode:
@@ -128,17 +128,12 @@ def _facts(error: StratalogError) -> dict[str, object]:
 
 
 def _show_usage_error(error: typer.TyperException, as_json: bool) -> int:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return exits.USAGE
-    path = context.command_path if context is not None else "stratalog"
-    hint = f"See `{path} --help`."
-    output.show_error("invalid", error.format_message(), hint, exits.USAGE, as_json)
+    if type(error).__name__ != "NoArgsIsHelpError":
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "stratalog"
+        hint = f"See `{path} --help`."
+        output.show_error("invalid", error.format_message(), hint, exits.USAGE, as_json)
     return exits.USAGE
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    output.complain("warning", "yellow", str(message))
 
 
 def _replace_closed_streams() -> None:

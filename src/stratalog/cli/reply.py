@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -39,11 +39,19 @@ class Reply:
         """A bar or a spinner, if a person looks on. See ``output.progress``."""
         return output.progress(what, total, unit=unit, shown=not self.as_json)
 
-    def late_progress(
-        self, what: str, *, unit: str
-    ) -> AbstractContextManager[Callable[[int, int], None]]:
-        """The same, with a total that is known later. See ``output.late_progress``."""
-        return output.late_progress(what, unit=unit, shown=not self.as_json)
+    @contextmanager
+    def late_progress(self, what: str, *, unit: str) -> Iterator[Callable[[int, int], None]]:
+        """The same, once its length is known. Gives a function of what is done, and of all."""
+        with ExitStack() as stack:
+            advance: output.Advance | None = None
+
+            def on_progress(done: int, total: int) -> None:
+                nonlocal advance
+                if advance is None:
+                    advance = stack.enter_context(self.progress(what, total, unit=unit))
+                advance(done)
+
+            yield on_progress
 
     def result(self, value: T, facts: Callable[[T], object], show: Callable[[T], object]) -> None:
         """The result of the command: one JSON document of its facts, or whatever shows it."""

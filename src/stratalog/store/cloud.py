@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import obstore
 from obstore import exceptions
@@ -130,18 +130,24 @@ class CloudStore:
             if "endpoint" in name.lower() or "base_url" in name.lower()
         ):
             transport.setdefault("allow_http", True)
-        try:
-            self._puts = _client(scheme, bucket, settings, transport, {"max_retries": 0})
-            self._reads = _client(
-                scheme,
+        conditions = {"conditional_put": "etag"} if scheme == "s3" else {}
+
+        def client(retries: RetryConfig) -> Client:
+            return _CLIENTS[scheme](
                 bucket,
-                settings,
-                transport,
+                config=cast(Any, {**conditions, **settings}),
+                client_options=cast("ClientConfig", transport),
+                retry_config=retries,
+            )
+
+        try:
+            self._puts = client({"max_retries": 0})
+            self._reads = client(
                 {
                     "max_retries": READ_RETRIES_MAX,
                     "retry_timeout": timedelta(seconds=timeout_s),
                     "backoff": {"init_backoff": timedelta(milliseconds=100), "base": 2},
-                },
+                }
             )
         except (exceptions.BaseError, ValueError, TypeError) as error:
             raise Invalid(
@@ -200,33 +206,37 @@ class CloudStore:
         await self._call(work, "put")
 
     def _create(self, path: str, data: bytes) -> str:
-        try:
-            return self._etag(
-                obstore.put(self._puts, path, data, mode="create", use_multipart=False)
-            )
-        except _TAKEN:
-            raise Exists(f"{path} exists in {self.url}", path=path) from None
-        except _FAILURES as error:
-            self._fail_put(error, path)
+        taken = Exists(f"{path} exists in {self.url}", path=path)
+        return self._put(path, data, "create", taken, _TAKEN)
 
     async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
         check_path(path)
+        changed = Conflict(f"{path} changed in {self.url}, or is gone", path=path, expected=etag)
+        refusals = (*_TAKEN, FileNotFoundError)
+        return await self._call(
+            lambda: self._put(path, data, self._version(etag), changed, refusals)
+        )
 
-        def work() -> str:
-            try:
-                return self._etag(
-                    obstore.put(
-                        self._puts, path, data, mode=self._version(etag), use_multipart=False
-                    )
+    def _put(
+        self,
+        path: str,
+        data: bytes,
+        mode: Literal["create"] | UpdateVersion,
+        refused: StratalogError,
+        refusals: tuple[type[Exception], ...],
+    ) -> str:
+        """An answer that says no is final. Everything else leaves open what happened."""
+        try:
+            return self._etag(obstore.put(self._puts, path, data, mode=mode, use_multipart=False))
+        except refusals:
+            raise refused from None
+        except _FAILURES as error:
+            failure = self._refusal(error, path, Unknown)
+            if isinstance(failure, NotFound):
+                failure = Invalid(
+                    f"the bucket of {self.url} was not found", path=path, hint="Create it first."
                 )
-            except (*_TAKEN, FileNotFoundError):
-                raise Conflict(
-                    f"{path} changed in {self.url}, or is gone", path=path, expected=etag
-                ) from None
-            except _FAILURES as error:
-                self._fail_put(error, path)
-
-        return await self._call(work)
+            raise failure from None
 
     async def list(self, prefix: str = "", after: str = "") -> AsyncIterator[Listed]:
         rows = in_byte_order(self._rows(prefix, after), LIST_WINDOW_ROWS)
@@ -340,37 +350,12 @@ class CloudStore:
             )
         return otherwise(reason, path=path, hint=hint)
 
-    def _fail_put(self, error: Exception, path: str) -> NoReturn:
-        """An answer that says no is final. Everything else leaves open what happened."""
-        failure = self._refusal(error, path, Unknown)
-        if isinstance(failure, NotFound):
-            failure = Invalid(
-                f"the bucket of {self.url} was not found", path=path, hint="Create it first."
-            )
-        raise failure from None
-
     def _reason(self, error: Exception) -> str:
         """The part of obstore's message that is for people, without secrets."""
         text = str(error).partition("Debug source")[0].strip()
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return redact(text)[:_REASON_CHARS_MAX] or type(error).__name__
-
-
-def _client(
-    scheme: str,
-    bucket: str,
-    settings: Mapping[str, str],
-    transport: Mapping[str, object],
-    retries: RetryConfig,
-) -> Client:
-    conditions = {"conditional_put": "etag"} if scheme == "s3" else {}
-    return _CLIENTS[scheme](
-        bucket,
-        config=cast(Any, {**conditions, **settings}),
-        client_options=cast("ClientConfig", transport),
-        retry_config=retries,
-    )
 
 
 def _seconds(settings: dict[str, str], name: str, default: float) -> float:

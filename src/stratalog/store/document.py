@@ -237,20 +237,19 @@ async def read_versions(
     passed over.
     """
 
-    async def read(path: str) -> Version[V] | None:
+    async def read(path: str) -> tuple[str, Version[V]] | None:
+        name = name_in(path)
+        if name is None:
+            return None
         try:
-            return await read_version(store, path, decode)
+            version = await read_version(store, path, decode)
         except (Corrupt, Invalid) as error:
             if on_damage is None:
                 raise
             on_damage(error)
             return None
+        return None if version is None else (name, version)
 
     paths = [row.path async for row in store.list(prefix)]
-    named = [(name, path) for path in paths if (name := name_in(path)) is not None]
-    versions = await gather_bounded([path for _, path in named], read, READS_AT_ONCE)
-    return [
-        (name, version)
-        for (name, _), version in zip(named, versions, strict=True)
-        if version is not None
-    ]
+    found = await gather_bounded(paths, read, READS_AT_ONCE)
+    return [each for each in found if each is not None]

@@ -7,6 +7,7 @@ character below the slash is involved, the two orders are the same.
 
 import heapq
 from collections.abc import Iterator
+from itertools import takewhile
 
 from stratalog.errors import Unavailable
 from stratalog.store.protocol import Listed
@@ -55,7 +56,4 @@ def in_byte_order(rows: Iterator[Listed], window_rows: int) -> Iterator[Listed]:
 
 def _orders_agree(path: str) -> str:
     """The longest beginning without a character that sorts below the slash."""
-    for index, character in enumerate(path):
-        if character < "/":
-            return path[:index]
-    return path
+    return "".join(takewhile(lambda character: character >= "/", path))

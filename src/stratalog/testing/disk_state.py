@@ -102,9 +102,9 @@ class Inode:
         survivor.current[:] = survivor.durable
         return survivor
 
-    def copy(self, copies: dict[int, Node]) -> Inode:
+    def __deepcopy__(self, _: dict[int, object]) -> Inode:
+        """Neither open nor locked."""
         copy = Inode()
-        copies[id(self)] = copy
         copy.current[:] = self.current
         copy.durable[:] = self.durable
         copy.unsynced = self.unsynced.copy()
@@ -172,20 +172,6 @@ class Folder:
         survivor.current = {name: node.survivor(luck) for name, node in names.items()}
         survivor.durable = survivor.current.copy()
         return survivor
-
-    def copy(self, copies: dict[int, Node]) -> Folder:
-        def copied(node: Node) -> Node:
-            return copies[id(node)] if id(node) in copies else node.copy(copies)
-
-        copy = Folder()
-        copies[id(self)] = copy
-        copy.current = {name: copied(node) for name, node in self.current.items()}
-        copy.durable = {name: copied(node) for name, node in self.durable.items()}
-        copy.unsynced = [
-            {name: None if node is None else copied(node) for name, node in renaming.items()}
-            for renaming in self.unsynced
-        ]
-        return copy
 
     def _part(self, luck: Luck) -> tuple[list[Renaming], list[Renaming]]:
         """What of the unsynced changes lands, with all that it depends on, and the rest."""

@@ -29,6 +29,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple
@@ -114,9 +115,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.steps_max = steps_max
         self._now = 0.0
         self._timers: list[tuple[Instant, asyncio.TimerHandle]] = []
-        self._timers_set = 0
-        self._futures_made = 0
-        self._tasks_made = 0
+        self._timer_numbers = count(1)
+        self._future_numbers = count(1)
+        self._task_numbers = count(1)
         self._owner = threading.get_ident()
 
     def time(self) -> float:
@@ -131,8 +132,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         instant = Instant(when)
-        self._timers_set += 1
-        instant.number = self._timers_set
+        instant.number = next(self._timer_numbers)
         handle = super().call_at(instant, callback, *args, context=context)
         heapq.heappush(self._timers, (instant, handle))
         return handle
@@ -146,8 +146,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def create_future(self) -> SimulatedFuture:
         future = SimulatedFuture(loop=self)
-        self._futures_made += 1
-        future.number = self._futures_made
+        future.number = next(self._future_numbers)
         return future
 
     def create_task(
@@ -160,8 +159,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Task[T]:
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
-        self._tasks_made += 1
-        number = self._tasks_made
+        number = next(self._task_numbers)
         process = PROCESS.get() if context is None else context.get(PROCESS, "")
         named = f"task-{number}" if name is None else str(name)
         return SimulatedTask(

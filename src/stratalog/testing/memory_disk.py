@@ -6,6 +6,7 @@ is a defect of the caller, and stops the test.
 """
 
 import contextlib
+import copy
 import errno
 import os
 import sys
@@ -29,7 +30,7 @@ class MemoryDisk:
         return type(self)(self.root.survivor(Luck(random)), self.capacity_bytes)
 
     def after_kill(self) -> Self:
-        return type(self)(self.root.copy({}), self.capacity_bytes)
+        return type(self)(copy.deepcopy(self.root), self.capacity_bytes)
 
     def walk(self) -> Iterator[tuple[str, Inode]]:
         """Every file, with its path."""

@@ -6,17 +6,17 @@ when it began; files that the node removes meanwhile are not reported as missing
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
+from stratalog.ordered import gather_bounded
 from stratalog.segments.format import (
     DISK,
     HEAD_BYTES,
@@ -82,7 +82,7 @@ class _Check:
             partial(self._segment, each, file) for each in partitions for file in each.files
         ]
         checkpoints = [partial(self._checkpoint, each) for each in partitions if each.checkpoint]
-        await self._side_by_side([*segments, *checkpoints])
+        await gather_bounded([*segments, *checkpoints], self._in_thread, FILES_AT_ONCE)
         await in_thread(self._logs)
         order = list(Kind).index
         self._damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
@@ -99,17 +99,9 @@ class _Check:
             gone=self._gone,
         )
 
-    async def _side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
-        """On a few threads. A cancelled caller lets the current calls end and starts no others."""
-        left = iter(works)
-
-        async def next_ones() -> None:
-            for work in left:
-                await in_thread(work)
-                self._on_progress(self._bytes_read, sum(self._sizes.values()))
-
-        workers: list[Awaitable[None]] = [next_ones() for _ in range(FILES_AT_ONCE)]
-        await asyncio.gather(*workers)
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        await in_thread(work)
+        self._on_progress(self._bytes_read, sum(self._sizes.values()))
 
     def _read(self, entries: int, size: int) -> None:
         """Count what was verified. Thread-safe."""

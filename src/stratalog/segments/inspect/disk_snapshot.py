@@ -123,18 +123,17 @@ def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
     """``NotFound`` if it is not a data directory, ``Corrupt`` if its journal is unreadable."""
     files = local_files(path)
 
-    def look() -> DiskSnapshot | None:
+    def look() -> DiskSnapshot:
         with contextlib.ExitStack() as closing:
             held = closing.enter_context(contextlib.closing(HeldFiles(files)))
             found = _look(held, path)
-            if found is not None:
-                closing.pop_all()
+            closing.pop_all()
             return found
 
     return retry_while_changing(look, path)
 
 
-def retry_while_changing(look: Callable[[], T | None], path: str | os.PathLike[str]) -> T:
+def retry_while_changing(look: Callable[[], T], path: str | os.PathLike[str]) -> T:
     """Retry while files vanish, or seem damaged because a node is writing them.
 
     Raises ``Corrupt`` when damage was found each time, and ``Unavailable`` after many attempts.
@@ -142,16 +141,13 @@ def retry_while_changing(look: Callable[[], T | None], path: str | os.PathLike[s
     looks = 0
     for _ in range(ATTEMPTS_MAX):
         try:
-            found = look()
+            return look()
         except FileNotFoundError:
             continue
         except Corrupt:
             looks += 1
             if looks == READS_OF_DAMAGE:
                 raise
-            continue
-        if found is not None:
-            return found
     raise Unavailable(
         f"the files in {path} change faster than they can be read",
         hint="A node is busy there. Retry.",
@@ -172,8 +168,8 @@ def local_files(path: str | os.PathLike[str]) -> LocalFiles:
     return LocalFiles(root)
 
 
-def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot | None:
-    """``None`` if the journal has moved on meanwhile."""
+def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot:
+    """``FileNotFoundError`` if the journal has moved on meanwhile."""
     identity = read_identity(held)
     if identity is None:
         raise NotFound(
@@ -185,8 +181,10 @@ def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot | None:
     disk = bytes.fromhex(identity.disk)
     listed = [f"{folder}/{name}" for folder in FOLDERS for name in held.list(folder)]
     replayed, missing = _held_together(held, must_exist(replay_journal(held, disk)))
-    if missing and not _is_newest(held, disk, replayed):
-        return None
+    if missing:
+        newest = must_exist(replay_journal(held, disk))
+        if (newest.path, newest.last_record) != (replayed.path, replayed.last_record):
+            raise FileNotFoundError
     checkpoints = _checkpoints(held, disk, replayed.layout, missing)
     named = replayed.layout.paths | {replayed.path}
     named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints.values()}
@@ -206,14 +204,6 @@ def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[s
             break
         replayed = more
     return replayed, missing
-
-
-def _is_newest(held: HeldFiles, disk: bytes, replayed: Replayed) -> bool:
-    newest = replay_journal(held, disk)
-    return newest is not None and (newest.path, newest.last_record) == (
-        replayed.path,
-        replayed.last_record,
-    )
 
 
 def _may_go(layout: Layout) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from stratalog.runtime import thread_pool
+from stratalog.runtime import run_blocking
 from stratalog.segments.io.files import File, typed_errors
 
 T = TypeVar("T")
@@ -13,16 +13,14 @@ DISK_THREADS_MAX = 16
 SYNC_THREADS_MAX = 16
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+def in_thread(work: Callable[[], T]) -> Coroutine[Any, Any, T]:
     """Run a blocking call on one of the process's threads for disks."""
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread_pool("disk", DISK_THREADS_MAX), work)
+    return run_blocking(work, "disk", DISK_THREADS_MAX)
 
 
-async def in_sync_thread(work: Callable[[], T]) -> T:
+def in_sync_thread(work: Callable[[], T]) -> Coroutine[Any, Any, T]:
     """As ``in_thread``, for the WAL and the journal: they must not queue behind readers."""
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread_pool("disk-sync", SYNC_THREADS_MAX), work)
+    return run_blocking(work, "disk-sync", SYNC_THREADS_MAX)
 
 
 class Tasks:

@@ -14,6 +14,7 @@ import numpy as np
 
 from stratalog.indexset import INDEX_MAX, Indexes, IndexSet, Mask
 from stratalog.segments.format import SegmentFile
+from stratalog.segments.options import DiskOptions
 
 
 def needed(live: IndexSet, checkpoint: int) -> IndexSet:
@@ -70,19 +71,18 @@ class Share:
         )
 
 
-def rewrites(
-    shares: Sequence[Share], *, share_min: float, entries_max: int, bytes_max: int
-) -> list[list[SegmentFile]]:
+def rewrites(shares: Sequence[Share], options: DiskOptions) -> list[list[SegmentFile]]:
     """Groups of neighbours, each to become one file. The newest segment must not be among them.
 
     A segment of which little lives is rewritten alone if no neighbour fits. One whose live entries
     alone exceed a limit is left.
     """
+    entries_max, bytes_max = options.segment_entries_max, options.segment_bytes_max
     groups: list[list[SegmentFile]] = [[]]
     entries = size = 0
     for share in shares:
         too_large = share.live_entries > entries_max or share.live_bytes > bytes_max
-        if too_large or share.is_dense(share_min):
+        if too_large or share.is_dense(options.live_share_min):
             groups.append([])
             entries = size = 0
             continue

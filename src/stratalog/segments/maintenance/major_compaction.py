@@ -58,8 +58,6 @@ class Compactor:
 
     async def major(self, partition: DurableLog) -> bool:
         """Rewrite segments of which little lives. False if a run was already going on."""
-        if partition.number in self._running:
-            return False
         return await self.tasks.run(self._major(partition))
 
     async def _in_background(self, partition: DurableLog) -> None:
@@ -110,13 +108,7 @@ class Compactor:
             return 0  # a checkpoint dropped a segment meanwhile; a later run takes the rest
         except OSError as error:
             raise typed(error, "reading segments") from error
-        options = self._context.options
-        groups = rewrites(
-            shares,
-            share_min=options.live_share_min,
-            entries_max=options.segment_entries_max,
-            bytes_max=options.segment_bytes_max,
-        )
+        groups = rewrites(shares, self._context.options)
         turn = asyncio.Semaphore(REWRITES_MAX)
 
         async def rewrite(group: Sequence[SegmentFile]) -> int:

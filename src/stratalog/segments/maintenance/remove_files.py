@@ -45,5 +45,4 @@ class FileRemover:
                 self._on_removed(path)
             return failed
 
-        failed = await in_thread(remove)
-        self.failed.update(failed)
+        self.failed.update(await in_thread(remove))

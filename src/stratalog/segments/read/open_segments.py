@@ -133,15 +133,12 @@ class OpenSegments:
         return opened
 
     def _shrink(self) -> None:
-        while self._is_too_much():
+        files_max = 0 if self._is_closed else self._options.open_files_max
+        while len(self._open) > files_max or self._bytes > self._options.index_cache_bytes:
             unused = next((path for path, opened in self._open.items() if not opened.users), None)
             if unused is None:
                 return
             self._close(unused)
-
-    def _is_too_much(self) -> bool:
-        files_max = 0 if self._is_closed else self._options.open_files_max
-        return len(self._open) > files_max or self._bytes > self._options.index_cache_bytes
 
     def _close(self, path: str) -> None:
         opened = self._open.pop(path)

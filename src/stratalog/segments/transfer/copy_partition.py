@@ -12,7 +12,7 @@ What each side decides is pure and lies in ``copy_rules``; the two drivers are h
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterator
 from dataclasses import asdict, dataclass, fields
 from itertools import count
 from typing import Any, TypeVar
@@ -150,20 +150,11 @@ class _Channel:
 
     async def send(self, message: Message) -> int:
         data = encode_message(message)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._transport.send(data)
-        except TimeoutError:
-            raise self._silent() from None
+        await self._in_time(self._transport.send(data))
         return len(data)
 
     async def receive(self) -> Message:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                data = await self._transport.receive()
-        except TimeoutError:
-            raise self._silent() from None
-        message = decode_message(data)
+        message = decode_message(await self._in_time(self._transport.receive()))
         if isinstance(message, Failed):
             self._has_failed = True
             raise message.error(self._other)
@@ -179,11 +170,15 @@ class _Channel:
                     await self.send(Failed.of(error))
             raise
 
-    def _silent(self) -> Unavailable:
-        return Unavailable(
-            f"{self._other} of a copy has been silent for {self._timeout_s} s",
-            hint="Check whether it still runs. Copy again: what has arrived stays.",
-        )
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await work
+        except TimeoutError:
+            raise Unavailable(
+                f"{self._other} of a copy has been silent for {self._timeout_s} s",
+                hint="Check whether it still runs. Copy again: what has arrived stays.",
+            ) from None
 
     def unexpected(self, message: Message) -> Corrupt:
         return Corrupt(

@@ -28,7 +28,6 @@ from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     HEAD_BYTES,
     Edit,
-    Frame,
     Head,
     Layout,
     Whole,
@@ -81,7 +80,8 @@ class Journal:
         """What the records say. A replay of the WAL begins with it."""
         self._context = context
         self._file: File | None = None
-        self._path = found.path if found else ""
+        self.path = found.path if found else ""
+        """Of the current file."""
         self._file_number = found.file_number if found else 0
         self._nonce = b""
         self._last_record = found.last_record if found else 0
@@ -93,11 +93,6 @@ class Journal:
         self._amendments: list[Callable[[Layout], Layout]] = []
         self._unnamed: list[str] = []
         """New files of failed edits. They are removed when a new journal excludes the edits."""
-
-    @property
-    def path(self) -> str:
-        """Of the current file."""
-        return self._path
 
     async def begin(self) -> None:
         """Start a new journal, so that nothing is appended to a torn end."""
@@ -144,8 +139,8 @@ class Journal:
                 if self._file is not None:
                     self._give_up_unnamed()
                 raise
-            before, self.recorded = self.recorded, apply(self.recorded, edit, self._path)
-            self.layout = apply(self.layout, edit, self._path)
+            before, self.recorded = self.recorded, apply(self.recorded, edit, self.path)
+            self.layout = apply(self.layout, edit, self.path)
             for change in self._amendments:
                 self.layout = change(self.layout)
             if then is not None:
@@ -212,7 +207,7 @@ class Journal:
         try:
             await in_sync_thread(write)
         except OSError as error:
-            failure = typed(error, "writing to the journal", self._path)
+            failure = typed(error, "writing to the journal", self.path)
             self._close_file()
             try:
                 await self._renew()
@@ -246,7 +241,7 @@ class Journal:
         # From here on the old journal must not be used: the new one may count, whatever fails.
         self._close_file()
         file = await self._context.begin_file(path, write, "beginning a journal")
-        old, self._path = self._path, path
+        old, self.path = self.path, path
         self._file, self._nonce = file, nonce
         self._position = self._base = HEAD_BYTES + len(data)
         if old:
@@ -296,28 +291,23 @@ def _replay_one(files: ReadableFiles, disk: bytes, path: str) -> Replayed | None
         if any(data[HEAD_BYTES:]):
             raise
         return None
-    layout, last, end = Layout(), 0, HEAD_BYTES
-    for frame in frames(data, head, path, _has_no_body):
-        layout = apply(layout, decode_edit(frame.descriptor, path), path)
-        last, end = frame.number, frame.end
-    if not last:
-        return None
-    return Replayed(layout, path, head.number, last, end)
+    found = _continued(Replayed(Layout(), path, head.number, 0), head, data)
+    return found if found.last_record else None
 
 
 def replay_more(files: ReadableFiles, replayed: Replayed) -> Replayed:
     """The same journal with the records that were added since: for an inspection."""
-    path, start = replayed.path, replayed.end - HEAD_BYTES
-    with opened(files, path) as file:
-        head = Head.from_bytes(file.read_at(0, HEAD_BYTES), path)
+    with opened(files, replayed.path) as file:
+        head = Head.from_bytes(file.read_at(0, HEAD_BYTES), replayed.path)
         data = bytes(HEAD_BYTES) + file.read_at(replayed.end, file.size() - replayed.end)
-    layout, last, end = replayed.layout, replayed.last_record, replayed.end
-    rest = replace(head, first=last + 1)
-    for frame in frames(data, rest, path, _has_no_body):
+    rest = replace(head, first=replayed.last_record + 1)
+    return _continued(replayed, rest, data, replayed.end - HEAD_BYTES)
+
+
+def _continued(before: Replayed, head: Head, data: bytes, left_out: int = 0) -> Replayed:
+    """With the records in ``data``: a file from which so many bytes are left out after its head."""
+    path, layout, last, end = before.path, before.layout, before.last_record, before.end
+    for frame in frames(data, head, path, lambda frame: not len(frame.body)):
         layout = apply(layout, decode_edit(frame.descriptor, path), path)
-        last, end = frame.number, start + frame.end
-    return Replayed(layout, path, replayed.file_number, last, end)
-
-
-def _has_no_body(frame: Frame) -> bool:
-    return not len(frame.body)
+        last, end = frame.number, left_out + frame.end
+    return replace(before, layout=layout, last_record=last, end=end)

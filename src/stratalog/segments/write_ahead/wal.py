@@ -89,6 +89,7 @@ class Wal:
         self._context = context
         self._options = context.options
         self._meters = context.meters
+        self._loop = context.meters.loop
         self._journal = journal
         self._flush_queue = flush_queue
         self._on_durable = on_durable
@@ -223,7 +224,8 @@ class Wal:
     async def _recover(self, stopped: _Stopped) -> None:
         """Close the file. A batch that may be in it is written again to a new one."""
         assert stopped.error is not None
-        error: StratalogError = typed(stopped.error, "writing to the WAL", self._path)
+        path = self._current.path if self._current else None
+        error: StratalogError = typed(stopped.error, "writing to the WAL", path)
         self._close_current()
         if stopped.may_be_there:
             self._is_in_doubt = True
@@ -312,14 +314,6 @@ class Wal:
 
     def _is_full(self, current: _OpenWal) -> bool:
         return current.position >= self._options.wal_file_bytes
-
-    @property
-    def _path(self) -> str | None:
-        return self._current.path if self._current else None
-
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return self._meters.loop
 
 
 def _before_it_failed(error: StratalogError) -> StratalogError:

@@ -30,11 +30,10 @@ def doctor(
     """
     store = open_store(url)
     with reply.progress("examining", unit="steps") as advance:
-
-        def progress(_name: str, done: int, _of: int) -> None:
-            advance(done)
-
-        report = reply.run(examine(store, writers=writers, rounds=rounds, progress=progress))
+        work = examine(
+            store, writers=writers, rounds=rounds, progress=lambda _name, done, _of: advance(done)
+        )
+        report = reply.run(work)
     reply.result(report, _facts, _show)
     if not report.held:
         raise typer.Exit(exits.UNSAFE)

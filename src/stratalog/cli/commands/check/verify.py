@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from stratalog.objectlog.check import Check, VerifyReport
 
-FINDINGS_SHOWN_MAX = 20
-
 
 def verify(url: Url, *, reply: Reply) -> None:
     """Show that a log keeps its promises: structure, sums, continuity.
@@ -60,7 +58,7 @@ def show(report: VerifyReport) -> None:
         findings = output.table(
             *titles, title="Findings", no_wrap=titles[:1], right=titles[1:2], fold=titles[2:]
         )
-        for kind, where, offset, meaning in found[:FINDINGS_SHOWN_MAX]:
+        for kind, where, offset, meaning in found[: output.SHOWN_MAX]:
             place = "-" if offset is None else f"{offset:,}"
             what = output.styled(kind, "bold red")
             findings.add_row(what, place, f"{where}\n{redact(meaning)}")

@@ -37,8 +37,6 @@ from stratalog.cli.spark_options import SparkOptions
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from stratalog.pipeline.run import OnEvent, RunEvent, RunOptions, RunReport, Stage
 
 EVERY_STAGE: tuple[Stage, ...] = (
@@ -130,6 +128,8 @@ def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
     from stratalog.pipeline.session import require_pyspark
 
     require_pyspark()
+    from stratalog.pipeline.run import run_forever, run_pipeline
+
     options = plan.options()
     with (
         spark.over_herd(root, None, reply) as session,
@@ -137,11 +137,21 @@ def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
     ):
         if plan.every is not None:
             rounds = Rounds(show, plan.report, reply)
-            _run_rounds(session, root, plan, options, rounds)
+            with _asked_to_end() as stop:
+                run_forever(
+                    session,
+                    root,
+                    server=plan.server,
+                    merge=plan.key,
+                    stages=plan.chosen(),
+                    options=options,
+                    every_s=plan.every,
+                    thorough_every_s=THOROUGH_S if plan.thorough is None else plan.thorough,
+                    stop=stop,
+                    on_event=rounds,
+                )
             exits.end(is_damaged=rounds.is_damaged)
             return
-        from stratalog.pipeline.run import run_pipeline
-
         done = run_pipeline(
             session,
             root,
@@ -157,27 +167,6 @@ def run(root: Root, *, plan: Plan, spark: SparkOptions, reply: Reply) -> None:
             raise done.error
         _show_failure(done, done.error.hint, reply)
     exits.end(is_damaged=done.is_damaged, is_partial=bool(done.troubles))
-
-
-def _run_rounds(
-    session: SparkSession, root: str, plan: Plan, options: RunOptions, rounds: Rounds
-) -> None:
-    assert plan.every is not None
-    from stratalog.pipeline.run import run_forever
-
-    with _asked_to_end() as stop:
-        run_forever(
-            session,
-            root,
-            server=plan.server,
-            merge=plan.key,
-            stages=plan.chosen(),
-            options=options,
-            every_s=plan.every,
-            thorough_every_s=THOROUGH_S if plan.thorough is None else plan.thorough,
-            stop=stop,
-            on_event=rounds,
-        )
 
 
 @contextmanager

@@ -146,12 +146,10 @@ def _look_facts(look: _Look) -> object:
         ],
         "under_way": left
         and {
-            "plan_id": left.plan_id,
-            "writer": left.writer,
+            **output.fields_of(left, "plan_id", "writer"),
             "state": look.state.value,
             "first_to_keep": left.first_to_keep.offset,
-            "records": left.records,
-            "fragments": left.fragments,
+            **output.fields_of(left, "records", "fragments"),
         },
     }
 

@@ -158,14 +158,9 @@ def _expiry(pin: Pin) -> str:
 
 def _facts(pin: Pin) -> dict[str, object]:
     return {
-        "name": pin.name,
-        "from_offset": pin.from_offset,
-        "to_offset": pin.to_offset,
+        **output.fields_of(pin, "name", "from_offset", "to_offset"),
         "bytes": pin.fragment_bytes,
-        "owner": pin.owner,
-        "note": pin.note,
-        "created_us": pin.created_us,
-        "expires_us": pin.expires_us,
+        **output.fields_of(pin, "owner", "note", "created_us", "expires_us"),
     }
 
 

@@ -14,7 +14,7 @@ from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.store import redact
 
 if TYPE_CHECKING:
-    from stratalog.objectlog.collection import Amount, SweepProgress, SweepReport
+    from stratalog.objectlog.collection import Amount, SweepReport
     from stratalog.objectlog.holds import StoredUploadGuard
 
 UNKNOWN_SHOWN_MAX = 10
@@ -45,11 +45,12 @@ def sweep(
     from stratalog.objectlog.collection import sweep as sweep_log
 
     with reply.progress("sweeping", unit="objects") as advance:
-
-        def on_progress(so_far: SweepProgress) -> None:
-            advance(so_far.listed + so_far.deleted)
-
-        work = sweep_log(url, dry_run=dry_run, revoke=revoke or (), on_progress=on_progress)
+        work = sweep_log(
+            url,
+            dry_run=dry_run,
+            revoke=revoke or (),
+            on_progress=lambda so_far: advance(so_far.listed + so_far.deleted),
+        )
         report = reply.run(work)
     reply.result(report, _facts, _show)
 

@@ -15,7 +15,6 @@ from stratalog.store import Store, open_store, redact
 if TYPE_CHECKING:
     from stratalog.cli.commands.log.tree import Branch
     from stratalog.objectlog import Manifest
-    from stratalog.objectlog.holds import Pin
 
 TIES = {
     "seal": "sealed at",
@@ -51,16 +50,16 @@ def info(
 
     store = open_store(url)
 
-    async def work() -> tuple[Manifest, Branch | None, list[Pin] | None]:
+    async def work() -> tuple[Manifest, Branch | None, dict[str, object]]:
         if not tree:
-            return (await load_any_manifest(store))[0], None, await _pins(store)
+            return (await load_any_manifest(store))[0], None, await _held(store)
         from stratalog.cli.commands.log.tree import load_tree
 
         with reply.progress("reading the tree", unit="nodes"):
-            return *await load_tree(store, everything=everything), await _pins(store)
+            return *await load_tree(store, everything=everything), await _held(store)
 
-    manifest, branch, pins = reply.run(work())
-    facts = {**_facts(redact(store.url), manifest), **_ties(manifest), **_held(pins)}
+    manifest, branch, held = reply.run(work())
+    facts = {**_facts(redact(store.url), manifest), **_ties(manifest), **held}
 
     def show(facts: dict[str, object]) -> None:
         _draw(facts)
@@ -97,14 +96,15 @@ def _facts(url: str, manifest: Manifest) -> dict[str, object]:
     }
 
 
-async def _pins(store: Store) -> list[Pin] | None:
-    """The pins of a log. None if they may not be listed."""
+async def _held(store: Store) -> dict[str, object]:
+    """What pins hold of a log. None if they may not be listed."""
     from stratalog.objectlog.holds import PinStore
 
     try:
-        return await PinStore(store).list()
+        pins = await PinStore(store).list()
     except Denied:
-        return None
+        return {"pins": None, "pinned_bytes": None}
+    return {"pins": len(pins), "pinned_bytes": sum(pin.fragment_bytes for pin in pins)}
 
 
 def _ties(manifest: Manifest) -> dict[str, object]:
@@ -120,9 +120,7 @@ def _ties(manifest: Manifest) -> dict[str, object]:
         "fork": forked
         and {
             "source": redact(forked.source),
-            "at": forked.at,
-            "state": forked.state,
-            "held_by": forked.held_by,
+            **output.fields_of(forked, "at", "state", "held_by"),
             "hold": forked.pin,
         },
         "copy": copied
@@ -132,13 +130,6 @@ def _ties(manifest: Manifest) -> dict[str, object]:
             "to": copied.limit,
             "state": copied.state,
         },
-    }
-
-
-def _held(pins: list[Pin] | None) -> dict[str, object]:
-    return {
-        "pins": None if pins is None else len(pins),
-        "pinned_bytes": None if pins is None else sum(pin.fragment_bytes for pin in pins),
     }
 
 

@@ -95,17 +95,9 @@ def _body(body: bytes) -> dict[str, str]:
         return {"body_base64": base64.b64encode(body).decode()}
 
 
-def _raw(_offsets: list[int], _times: list[int], bodies: list[bytes]) -> bytes:
-    return b"\n".join([*bodies, b""])
-
-
-def _length_prefixed(_offsets: list[int], _times: list[int], bodies: list[bytes]) -> bytes:
-    return b"".join(map(with_length, bodies))
-
-
 _ENCODERS: dict[Format, Callable[[list[int], list[int], list[bytes]], bytes]] = {
     Format.TEXT: _text,
     Format.JSON: _json,
-    Format.RAW: _raw,
-    Format.LENGTH_PREFIXED: _length_prefixed,
+    Format.RAW: lambda _offsets, _times, bodies: b"\n".join([*bodies, b""]),
+    Format.LENGTH_PREFIXED: lambda _offsets, _times, bodies: b"".join(map(with_length, bodies)),
 }
