@@ -15,7 +15,6 @@ from stratalog.objectlog.branch.divide import encode_part
 from stratalog.objectlog.holds import Pin, PinStore, load_pinned
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
 from stratalog.objectlog.stored import (
-    ByteCache,
     CopyNote,
     EncodedFragment,
     Entry,
@@ -39,7 +38,7 @@ class CopySource:
 
     def __init__(self, url: StoreLike, owner: str, options: CopyOptions, runtime: Runtime) -> None:
         self._store = PatientStore(open_store(url), runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, SNAPSHOT_CACHE_BYTES)
         self._pins = PinStore(self._store, owner=owner, runtime=runtime)
         self._options = options
         self._runtime = runtime

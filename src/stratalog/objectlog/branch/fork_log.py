@@ -55,7 +55,6 @@ from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import (
     FIRST_SEQ_NO,
     MANIFEST_PATH,
-    ByteCache,
     Entry,
     Fragment,
     LogPosition,
@@ -132,7 +131,7 @@ class _Fork:
         self._target = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
         self._writer = writer
         self._runtime = runtime
-        self._tree = Tree(self._target, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._target, SNAPSHOT_CACHE_BYTES)
         self._first_seq_no = FIRST_SEQ_NO
         if self._source.url == self._target.url:
             raise Invalid("a log cannot be its own fork", hint="Choose another place.")

@@ -26,7 +26,6 @@ from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.bulk.upload import Batch, UploadedFragment
 from stratalog.objectlog.holds import UploadGuardStore
 from stratalog.objectlog.stored import (
-    ByteCache,
     Fragment,
     LogPosition,
     Manifest,
@@ -125,7 +124,7 @@ class _Linking:
 
     def __post_init__(self) -> None:
         self._reads = PatientStore(self._store, self._runtime, self._timeout_s)
-        self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
+        self._tree = Tree(self._reads, TREE_CACHE_BYTES)
         self._names = UploadNames(self._runtime)
 
     async def run(self) -> Linked:

@@ -16,7 +16,7 @@ from stratalog.errors import Denied, Invalid, NotFound, StratalogError, Unavaila
 from stratalog.objectlog.check.damage import Damage
 from stratalog.objectlog.check.fragment_check import examine_fragment, examine_size
 from stratalog.objectlog.options import KIB
-from stratalog.objectlog.stored import ByteCache, Entry, Fragment
+from stratalog.objectlog.stored import Entry, Fragment
 from stratalog.objectlog.tree import Tree
 from stratalog.ordered import OrderedTasks
 from stratalog.runtime import Runtime
@@ -54,7 +54,7 @@ class Examiner(Protocol):
 
 def tree_of(store: Store) -> Tree:
     """A tree without a cache: a scrub reads everything once."""
-    return Tree(store, ByteCache(0))
+    return Tree(store)
 
 
 async def read_object(tree: Tree, entry: Entry) -> bytes | StratalogError:

@@ -44,7 +44,6 @@ from stratalog.objectlog.holds import PinStore, StoredUploadGuard, UploadGuardSt
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
-    ByteCache,
     Manifest,
     load_garbage,
     load_manifest,
@@ -149,7 +148,7 @@ class _Sweep:
     on_left: OnLeft | None = None
 
     def __post_init__(self) -> None:
-        self._tree = Tree(self.store, ByteCache(0))
+        self._tree = Tree(self.store)
         self._pins = PinStore(self.store, runtime=self.runtime)
         self._guards = UploadGuardStore(self.store, runtime=self.runtime)
         self._epoch_before = self._epoch = 0

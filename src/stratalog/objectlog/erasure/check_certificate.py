@@ -21,7 +21,7 @@ from stratalog.errors import NotFound
 from stratalog.objectlog.erasure.certificate import Certificate, load_certificate
 from stratalog.objectlog.erasure.find_holders import present, stored_of
 from stratalog.objectlog.options import MIB
-from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest
+from stratalog.objectlog.stored import Entry, Fragment, Manifest
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -96,7 +96,7 @@ async def _against_log(
     certificate: Certificate, url: StoreLike, runtime: Runtime
 ) -> list[CertificateCheck]:
     store = PatientStore(open_store(url), runtime, CHECK_TIMEOUT_S)
-    tree = Tree(store, ByteCache(CACHE_BYTES))
+    tree = Tree(store, CACHE_BYTES)
     found = await present(tree, store, certificate.erased)
     there = found.offsets
     if there:

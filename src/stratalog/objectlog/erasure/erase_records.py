@@ -49,7 +49,6 @@ from stratalog.objectlog.erasure.find_holders import (
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     FORMAT,
-    ByteCache,
     Manifest,
     check_note,
     load_manifest,
@@ -358,7 +357,7 @@ class Eraser:
         return Collector(self._url, writer=self._writer, options=options, runtime=self.runtime)
 
     def _tree(self) -> Tree:
-        return Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        return Tree(self._store, SNAPSHOT_CACHE_BYTES)
 
 
 def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate:
