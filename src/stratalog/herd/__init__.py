@@ -7,26 +7,3 @@ from stratalog.herd.herd import DEFAULT_READER, Herd, HerdLog
 from stratalog.herd.names import SIDES, check_name, dirty_store, is_name, log_store
 from stratalog.herd.options import COMPACTION, HerdOptions, RollUpOptions
 from stratalog.herd.rollup import DEFAULT_OPTIONS, ROLLUP_CURSOR, DirtyLog, RolledUp, roll_up
-
-__all__ = [
-    "CATALOGUE_TIMEOUT_S",
-    "COMPACTION",
-    "DEFAULT_OPTIONS",
-    "DEFAULT_READER",
-    "ROLLUP_CURSOR",
-    "SIDES",
-    "Catalogue",
-    "DirtyLog",
-    "Herd",
-    "HerdLog",
-    "HerdOptions",
-    "Mark",
-    "RollUpOptions",
-    "RolledUp",
-    "check_name",
-    "dirty_store",
-    "is_name",
-    "log_store",
-    "roll_up",
-    "servers",
-]
