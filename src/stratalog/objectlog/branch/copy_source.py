@@ -44,10 +44,7 @@ class CopySource:
         self._runtime = runtime
         self._pin: Pin | None = None
         self._reloads = Reloads(self._store)
-
-    @property
-    def url(self) -> str:
-        return self._store.url
+        self.url = self._store.url
 
     async def plan(
         self, from_offset: int | None, to_offset: int | None

@@ -218,9 +218,7 @@ def _report(
     description: DescriptionCheck,
 ) -> VerifyReport:
     oddities = description.oddities()
-    collected = EMPTY
-    if manifest is not None and isinstance(manifest.collected, Setsum):
-        collected = manifest.collected
+    collected = EMPTY if manifest is None else manifest.collected_sum
     balances = manifest is None or hashed is None or hashed + collected == manifest.setsum
     return VerifyReport(
         url=found.url,
@@ -235,7 +233,7 @@ def _report(
         collected=None if manifest is None else collected.hexdigest(),
         hashed=None if hashed is None else hashed.hexdigest(),
         described_records=description.records,
-        described_writers=description.writers,
+        described_writers=len(description.writers),
         damages=found.damages,
         remarks=found.remarks,
         oddities=oddities,
@@ -265,7 +263,7 @@ def _checks(
     added_up = "as the manifest says" if hashed is not None else "each fragment as its entry says"
     fragments, snapshots = _count(found.fragments, "fragment"), _count(found.snapshots, "snapshot")
     records, described = _count(found.records, "record"), _count(description.records, "record")
-    writers = _count(description.writers, "writer")
+    writers = _count(len(description.writers), "writer")
     offsets = f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}"
 
     def check(name: CheckName, against: Sequence[str], evidence: str) -> Check:
