@@ -183,11 +183,9 @@ class _Sweep:
         return self._report(await self._remove_released())
 
     async def _revoke_stages(self) -> None:
+        revoke = self._guards.load if self.dry_run else self._guards.revoke
         for incarnation in sorted(self.revoke):
-            if self.dry_run:
-                await self._guards.load(incarnation)
-            else:
-                await self._guards.revoke(incarnation)
+            await revoke(incarnation)
 
     async def _find_candidates(self, after: str) -> Survey:
         """Steps 1 and 2. A collection that deletes what is being walked makes them begin again."""

@@ -157,10 +157,8 @@ async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> Fin
         return "unknown", "more has left the log since, so that what stayed cannot be compared"
     total = await _sum_before(manifest.entries, tail, tree)
     if total is None:
-        return (
-            "unknown",
-            "the log was rewritten since, so what stayed cannot be told from what came",
-        )
+        explanation = "the log was rewritten since, so what stayed cannot be told from what came"
+        return "unknown", explanation
     if total != certificate.setsum_after:
         return "broken", "the log adds up to something else"
     return "holds", "the log adds up to what stayed; `stratalog scrub` hashes it all"
