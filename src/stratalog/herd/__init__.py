@@ -1,6 +1,7 @@
 """Many logs in one place, and finding those that have work to do."""
 
 from stratalog.herd.assignment import assign
+from stratalog.herd.assignment import assign
 from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue
 from stratalog.herd.dirty_log import servers
 from stratalog.herd.dirty_mark import Mark
@@ -8,27 +9,3 @@ from stratalog.herd.herd import DEFAULT_READER, Herd, HerdLog
 from stratalog.herd.names import SIDES, check_name, dirty_store, is_name, log_store
 from stratalog.herd.options import COMPACTION, HerdOptions, RollUpOptions
 from stratalog.herd.rollup import DEFAULT_OPTIONS, ROLLUP_CURSOR, DirtyLog, RolledUp, roll_up
-
-__all__ = [
-    "CATALOGUE_TIMEOUT_S",
-    "COMPACTION",
-    "DEFAULT_OPTIONS",
-    "DEFAULT_READER",
-    "ROLLUP_CURSOR",
-    "SIDES",
-    "Catalogue",
-    "DirtyLog",
-    "Herd",
-    "HerdLog",
-    "HerdOptions",
-    "Mark",
-    "RollUpOptions",
-    "RolledUp",
-    "assign",
-    "check_name",
-    "dirty_store",
-    "is_name",
-    "log_store",
-    "roll_up",
-    "servers",
-]

@@ -197,7 +197,8 @@ class HerdLog:
         self._writer: LogWriter | None = None
         self._turn = asyncio.Lock()
         self._users = 0
-        self._compacted: tuple[float, int | None] | None = None
+        self._compacted_upto: int | None = None
+        self._cursor_read_s = float("-inf")
         self.used_s = 0.0
 
     @property
@@ -333,16 +334,13 @@ class HerdLog:
         limit = self._options.uncompacted_records_max
         if limit is None:
             return
-        now_s = asyncio.get_running_loop().time()
-        known = self._compacted
-        if known is not None and known[1] is not None and writer.tail - known[1] < limit:
+        upto, now_s = self._compacted_upto, asyncio.get_running_loop().time()
+        if upto is not None and writer.tail - upto < limit:
             return
-        if known is None or now_s - known[0] >= self._options.cursor_s:
+        if now_s - self._cursor_read_s >= self._options.cursor_s:
             upto = await offset_of(await self.cursors(), self._options.compaction_cursor)
-            known = self._compacted = (now_s, upto)
-        if known[1] is None:
-            return
-        waiting = writer.tail - known[1]
+            self._compacted_upto, self._cursor_read_s = upto, now_s
+        waiting = 0 if upto is None else writer.tail - upto
         if waiting >= limit:
             raise Full(
                 f"{waiting} records of {self._name!r} are not compacted, and {limit} may be",

@@ -24,7 +24,6 @@ from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.fold_task import FoldTask
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
-    ByteCache,
     Fragment,
     Manifest,
     UploadNames,
@@ -75,9 +74,7 @@ class Committer:
         self._runtime = context.runtime
         self._counters = context.counters
         self._reads = PatientStore(context.store, context.runtime, context.options.timeout_s)
-        self._tree = Tree(
-            self._reads, ByteCache(SNAPSHOT_CACHE_BYTES), context.counters.snapshot_reads
-        )
+        self._tree = Tree(self._reads, SNAPSHOT_CACHE_BYTES, context.counters.snapshot_reads)
         self._etag = etag
         self._wins_in_a_row = 0
         self._winning_since_s = 0.0

@@ -11,12 +11,14 @@ from stratalog.objectlog.stored import (
     Manifest,
     check_offset,
     load_manifest,
+    taken,
     writer_label,
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, Store, StoreLike, create, open_store, probe
 
 CREATE_TIMEOUT_S = 60.0
+TAKEN_HINT = "Open it, or choose another place."
 
 
 async def create_log(
@@ -39,7 +41,7 @@ async def create_log(
     if await _is_there(store):
         if exist_ok:
             return
-        raise _exists(store)
+        raise taken(store.url, TAKEN_HINT)
     await probe(store, runtime)
     manifest = Manifest.of_new_log(writer_label(writer), runtime, first_offset)
     manifest = msgspec.structs.replace(manifest, name=name)
@@ -47,7 +49,7 @@ async def create_log(
         await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
     except Exists:
         if not exist_ok:
-            raise _exists(store) from None
+            raise taken(store.url, TAKEN_HINT) from None
     except Unknown:
         if not exist_ok or not await _is_there(store):
             raise
@@ -68,11 +70,3 @@ async def _is_there(store: Store) -> bool:
     except NotFound:
         return False
     return True
-
-
-def _exists(store: Store) -> Exists:
-    return Exists(
-        f"there is already a log at {store.url}",
-        path=MANIFEST_PATH,
-        hint="Open it, or choose another place.",
-    )

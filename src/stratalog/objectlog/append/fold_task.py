@@ -71,26 +71,20 @@ class FoldTask:
             await asyncio.gather(self._under_way, return_exceptions=True)
 
     async def _roll_up(self, plan: FoldPlan, names: UploadNames, sweep_epoch: int) -> None:
-        try:
-            snapshot, replaced = await self._store_snapshot(plan, names)
-        except StratalogError as error:
-            log.warning("a snapshot could not be stored, will try again: %s", error)
-            return
-        self._ready.append(Fold(snapshot.pointer(), replaced, sweep_epoch))
-
-    async def _store_snapshot(
-        self, plan: FoldPlan, names: UploadNames
-    ) -> tuple[Snapshot, tuple[str, ...]]:
         context, host = self._context, await self._host(plan)
         children, replaced = children_of(plan, host, context.options.snapshot_entries_max)
         snapshot = make_snapshot(children, plan.depth, names.snapshot, context.writer)
         data = snapshot.to_json()
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        await put_once(context.store, lambda: snapshot.path, data, context.patience())
+        try:
+            await put_once(context.store, lambda: snapshot.path, data, context.patience())
+        except StratalogError as error:
+            log.warning("a snapshot could not be stored, will try again: %s", error)
+            return
         context.counters.snapshots.add(loop.time() - started_s, len(data))
         self._tree.remember(snapshot, len(data))
-        return snapshot, replaced
+        self._ready.append(Fold(snapshot.pointer(), replaced, sweep_epoch))
 
     async def _host(self, plan: FoldPlan) -> Snapshot | None:
         """The node that may lend its children. A roll-up does without one that cannot be read."""

@@ -254,9 +254,8 @@ class _Copy:
         tail = committer.manifest.tail.offset
         if outcome is not CommitOutcome.LINKED or tail != uploads[-1].fragment.limit.offset:
             raise _Again
-        for upload in uploads:
-            self._fragments += 1
-            self._num_bytes += upload.fragment.num_bytes
+        self._fragments += len(uploads)
+        self._num_bytes += sum(upload.fragment.num_bytes for upload in uploads)
         if self._on_progress is not None:
             self._on_progress(CopyProgress(note.start, tail, note.limit))
         if not await self._source.keep():

@@ -15,7 +15,6 @@ from stratalog.objectlog.branch.divide import encode_part
 from stratalog.objectlog.holds import Pin, PinStore, load_pinned
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
 from stratalog.objectlog.stored import (
-    ByteCache,
     CopyNote,
     EncodedFragment,
     Entry,
@@ -39,16 +38,13 @@ class CopySource:
 
     def __init__(self, url: StoreLike, owner: str, options: CopyOptions, runtime: Runtime) -> None:
         self._store = PatientStore(open_store(url), runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, SNAPSHOT_CACHE_BYTES)
         self._pins = PinStore(self._store, owner=owner, runtime=runtime)
         self._options = options
         self._runtime = runtime
         self._pin: Pin | None = None
         self._reloads = Reloads(self._store)
-
-    @property
-    def url(self) -> str:
-        return self._store.url
+        self.url = self._store.url
 
     async def plan(
         self, from_offset: int | None, to_offset: int | None
@@ -59,8 +55,7 @@ class CopySource:
             first, tail = manifest.first_offset, manifest.tail.offset
             start = first if from_offset is None else from_offset
             limit = tail if to_offset is None else to_offset
-            if start < first:
-                raise _trimmed(manifest)
+            _check_has(manifest, start)
             if not start <= limit <= tail:
                 reason = f"there is nothing from {start} to {limit}: the log ends at {tail}"
                 hint = "Give offsets inside the log; `stratalog info` shows them."
@@ -116,8 +111,7 @@ class CopySource:
         self._pin = await self._held(note, next_offset) if manifest.is_ours else None
         if self._pin is not None:
             manifest, etag = await load_pinned(self._store, self._pin.name)
-        if manifest.first_offset > next_offset:
-            raise _trimmed(manifest)
+        _check_has(manifest, next_offset)
         return manifest, etag
 
     def walk(self, manifest: Manifest, start: int, limit: int) -> AsyncGenerator[Fragment, None]:
@@ -148,8 +142,7 @@ class CopySource:
         """An object is gone: ``Trimmed`` or ``Corrupt``, or what is to be read has changed."""
 
         def check_start(manifest: Manifest) -> bool:
-            if manifest.first_offset > next_offset:
-                raise _trimmed(manifest) from None
+            _check_has(manifest, next_offset)
             return False
 
         await self._reloads.after(error, etag, check_start)
@@ -208,6 +201,7 @@ class CopySource:
         return self._runtime.now_us() + int(self._options.pin_expiry_s * 1_000_000)
 
 
-def _trimmed(manifest: Manifest) -> Trimmed:
+def _check_has(manifest: Manifest, offset: int) -> None:
     first = manifest.first_offset
-    return Trimmed(f"the source starts at {first}", first_offset=first)
+    if offset < first:
+        raise Trimmed(f"the source starts at {first}", first_offset=first) from None

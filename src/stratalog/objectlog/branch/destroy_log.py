@@ -224,7 +224,10 @@ class _Destruction:
             blob = await self._store.get(MANIFEST_PATH)
         except NotFound:
             return None
-        if not _may_be_deleted(decode_manifest(blob.data)):
+        manifest = decode_manifest(blob.data)
+        note = note_of(manifest)
+        is_given_up = note is not None and note.state == "aborted"
+        if not (is_given_up or is_being_destroyed(manifest)):
             raise Conflict(
                 f"another log was created at {self._store.url} meanwhile",
                 path=MANIFEST_PATH,
@@ -240,11 +243,6 @@ class _Destruction:
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, DESTROY_TIMEOUT_S)
-
-
-def _may_be_deleted(manifest: Manifest) -> bool:
-    note = note_of(manifest)
-    return is_being_destroyed(manifest) or (note is not None and note.state == "aborted")
 
 
 def _refusal(strangers: Sequence[str]) -> Conflict:

@@ -55,7 +55,6 @@ from stratalog.objectlog.options import MIB
 from stratalog.objectlog.stored import (
     FIRST_SEQ_NO,
     MANIFEST_PATH,
-    ByteCache,
     Entry,
     Fragment,
     LogPosition,
@@ -63,18 +62,19 @@ from stratalog.objectlog.stored import (
     SnapshotPointer,
     UploadNames,
     as_fields,
+    check_begun,
     check_offset,
     load_any_manifest,
     load_manifest,
+    taken,
     writer_label,
 )
-from stratalog.objectlog.tree import Nodes, Tree, Window, with_nodes
+from stratalog.objectlog.tree import Change, Nodes, Tree, Window, with_nodes
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import (
     Patience,
     PatientStore,
-    Store,
     StoreLike,
     create,
     open_store,
@@ -132,7 +132,7 @@ class _Fork:
         self._target = PatientStore(open_store(target), runtime, FORK_TIMEOUT_S)
         self._writer = writer
         self._runtime = runtime
-        self._tree = Tree(self._target, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._target, SNAPSHOT_CACHE_BYTES)
         self._first_seq_no = FIRST_SEQ_NO
         if self._source.url == self._target.url:
             raise Invalid("a log cannot be its own fork", hint="Choose another place.")
@@ -198,10 +198,10 @@ class _Fork:
             return await self._begin(at)
         note = note_of(manifest)
         if note is None or note.source != self._source.url or at not in (None, note.at):
-            raise _taken(self._target)
+            raise taken(self._target.url, "A fork begins where nothing is.")
         if note.state == "forking":
-            taken = await self._with_another_pin(note)
-            return await self._begun(at) if taken is None else taken
+            ours = await self._with_another_pin(note)
+            return await self._begun(at) if ours is None else ours
         if note.state == "aborted":
             raise Exists(
                 f"the fork at {self._target.url} was given up",
@@ -215,10 +215,7 @@ class _Fork:
         if not await self._is_seen(MANIFEST_PATH):
             raise self._elsewhere()
         limit = source.tail.offset if at is None else at
-        if limit < source.first_offset:
-            raise Trimmed(
-                f"the log starts at {source.first_offset}", first_offset=source.first_offset
-            )
+        check_begun(source, limit)
         if limit > source.tail.offset:
             raise Invalid(
                 f"the log ends at {source.tail.offset}",
@@ -311,10 +308,7 @@ class _Fork:
                 return None
             return renamed.put_into(manifest, "forking", self._runtime)
 
-        found = require_note(await change_fork(self._target, rename, self._runtime))
-        if found.state == "aborted":
-            raise _given_up()
-        return renamed if found == renamed else None
+        return renamed if await self._changed(rename) == renamed else None
 
     async def _open(self, note: ForkNote, held: Sequence[Entry]) -> ForkNote | None:
         """Step three, if the note is still ours. None if another run has taken the fork over."""
@@ -338,10 +332,15 @@ class _Fork:
                 initial_seq_no=self._first_seq_no,
             )
 
-        found = require_note(await change_fork(self._target, open_, self._runtime))
-        if found.state == "aborted":
-            raise _given_up()
+        found = await self._changed(open_)
         return None if found.state == "forking" else found
+
+    async def _changed(self, change: Change) -> ForkNote:
+        """The note after this change. ``Conflict`` if the fork was given up."""
+        found = require_note(await change_fork(self._target, change, self._runtime))
+        if found.state == "aborted":
+            raise Conflict("the fork was given up meanwhile", path=MANIFEST_PATH)
+        return found
 
     def _new_pin(self) -> str:
         return f"fork_{self._runtime.new_id()}"
@@ -372,15 +371,3 @@ class _Fork:
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, FORK_TIMEOUT_S)
-
-
-def _given_up() -> Conflict:
-    return Conflict("the fork was given up meanwhile", path=MANIFEST_PATH)
-
-
-def _taken(store: Store) -> Exists:
-    return Exists(
-        f"there is already a log at {store.url}",
-        path=MANIFEST_PATH,
-        hint="A fork begins where nothing is.",
-    )

@@ -28,6 +28,7 @@ from stratalog.objectlog.stored import (
     load_manifest,
     predecessor_of,
     seal_of,
+    taken,
     writer_label,
 )
 from stratalog.objectlog.tree import amend
@@ -44,6 +45,7 @@ from stratalog.store import (
 )
 
 SEAL_TIMEOUT_S = 60.0
+TAKEN_HINT = "A successor begins where nothing is."
 
 
 class Sealer:
@@ -98,15 +100,13 @@ class Sealer:
             before = seal_of(manifest)
             if before is not None and (successor is None or before.successor is not None):
                 return None
-            after = msgspec.structs.replace(before or self._new_seal(note), successor=successor)
+            new = Seal(sealed_us=self._runtime.now_us(), writer=self._writer, note=note)
+            after = msgspec.structs.replace(before or new, successor=successor)
             return msgspec.structs.replace(
                 manifest, seal=as_fields(after), write_id=self._runtime.new_id()
             )
 
         return await amend(self._store, change, Patience(self._runtime, SEAL_TIMEOUT_S))
-
-    def _new_seal(self, note: str) -> Seal:
-        return Seal(sealed_us=self._runtime.now_us(), writer=self._writer, note=note)
 
     async def _check_free(self, store: Store) -> None:
         """Before the log is sealed for good: the place is empty, and keeps its promises."""
@@ -115,7 +115,7 @@ class Sealer:
         except NotFound:
             await probe(store, self._runtime)
             return
-        raise _taken(store.url)
+        raise taken(store.url, TAKEN_HINT)
 
     async def _begin(self, store: Store, ended: Manifest, named: Link) -> None:
         first = msgspec.structs.replace(
@@ -131,7 +131,7 @@ class Sealer:
             await create(store, MANIFEST_PATH, first.to_json(), patience)
         except Exists:
             if not await _is_successor(store, named):
-                raise _taken(store.url) from None
+                raise taken(store.url, TAKEN_HINT) from None
 
 
 def _place(given: StoreLike, url: str) -> str:
@@ -164,12 +164,4 @@ def _another(url: str | None) -> Conflict:
         path=MANIFEST_PATH,
         actual=url,
         hint="A successor is named once. Go on there.",
-    )
-
-
-def _taken(place: str) -> Exists:
-    return Exists(
-        f"there is already a log at {place}",
-        path=MANIFEST_PATH,
-        hint="A successor begins where nothing is.",
     )

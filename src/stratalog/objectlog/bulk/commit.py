@@ -26,7 +26,6 @@ from stratalog.objectlog.append import BeforeLink
 from stratalog.objectlog.bulk.upload import Batch, UploadedFragment
 from stratalog.objectlog.holds import UploadGuardStore
 from stratalog.objectlog.stored import (
-    ByteCache,
     Fragment,
     LogPosition,
     Manifest,
@@ -38,7 +37,6 @@ from stratalog.objectlog.stored import (
     writer_label,
 )
 from stratalog.objectlog.tree import (
-    Grafted,
     Tree,
     Verdict,
     amend,
@@ -125,7 +123,7 @@ class _Linking:
 
     def __post_init__(self) -> None:
         self._reads = PatientStore(self._store, self._runtime, self._timeout_s)
-        self._tree = Tree(self._reads, ByteCache(TREE_CACHE_BYTES))
+        self._tree = Tree(self._reads, TREE_CACHE_BYTES)
         self._names = UploadNames(self._runtime)
 
     async def run(self) -> Linked:
@@ -166,30 +164,24 @@ class _Linking:
 
     async def _prepared(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Manifest:
         """The manifest to put. The nodes that it links are stored before."""
-        grafted = await self._grafted(manifest, fragments)
+        incarnation = self._uploads[0].incarnation
+        linked = link(manifest, fragments, incarnation, self._writer, self._runtime.new_id())
+        linked = msgspec.structs.replace(linked, sinks=noted(manifest, self._batch))
+        grafted, made = await graft(linked, self._tree, self._names, self._writer)
 
         async def store(node: Snapshot) -> None:
             patience = Patience(self._runtime, self._timeout_s)
             await put_once(self._store, lambda: node.path, node.to_json(), patience)
 
-        await gather_bounded(grafted.made, store, AT_ONCE)
-        grafted.manifest.check()
-        return grafted.manifest
-
-    async def _grafted(self, manifest: Manifest, fragments: Sequence[Fragment]) -> Grafted:
-        incarnation = fragments[0].incarnation
-        assert incarnation is not None
-        linked = link(manifest, fragments, incarnation, self._writer, self._runtime.new_id())
-        linked = msgspec.structs.replace(linked, sinks=noted(manifest, self._batch))
-        return await graft(linked, self._tree, self._names, self._writer)
+        await gather_bounded(made, store, AT_ONCE)
+        grafted.check()
+        return grafted
 
     async def _put(
         self, candidate: Manifest, etag: str, fragments: Sequence[Fragment]
     ) -> tuple[Manifest, str] | None:
         """None if it happened, or the manifest on top of which to try again."""
-        incarnation = fragments[0].incarnation
-        assert incarnation is not None
-
+        incarnation = self._uploads[0].incarnation
         patience = Patience(self._runtime, self._timeout_s)
         settled = await put_linked(
             self._store, candidate.to_json(), etag, fragments, incarnation, patience

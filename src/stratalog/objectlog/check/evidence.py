@@ -80,12 +80,11 @@ async def _neighbours(tree: Tree, manifest: Manifest, pointer: SnapshotPointer) 
     before = await _number_at(tree, manifest, start - 1)
     after = await _number_at(tree, manifest, limit)
     most = limit - start
-    if after is None and before is None:
-        raise Unproven("its neighbours cannot be read either, so its fragments have no number")
-    if after is None:
-        assert before is not None
+    if after is not None:
+        return max(0, after - most - 1) if before is None else before, after
+    if before is not None:
         return before, before + most + 1
-    return max(0, after - most - 1) if before is None else before, after
+    raise Unproven("its neighbours cannot be read either, so its fragments have no number")
 
 
 async def _number_at(tree: Tree, manifest: Manifest, offset: int) -> int | None:

@@ -92,17 +92,13 @@ class Seen:
 class Numbers:
     """The numbers of one writer, as far as they have come by."""
 
-    __slots__ = ("_forgotten", "_missing", "next")
+    __slots__ = ("_forgotten", "missing", "next")
 
     def __init__(self, first: int = 0) -> None:
         self.next = first
-        self._missing: list[tuple[int, int]] = []
-        self._forgotten = (first, first)
-
-    @property
-    def missing(self) -> Sequence[tuple[int, int]]:
+        self.missing: list[tuple[int, int]] = []
         """What was passed over and has not come: half-open ranges, as far as remembered."""
-        return self._missing
+        self._forgotten = (first, first)
 
     def see(self, first: int, count: int) -> list[Seen]:
         limit = first + count
@@ -112,8 +108,8 @@ class Numbers:
         parts: list[Seen] = []
         if first > self.next:
             parts.append(Seen("missing", self.next, first - self.next))
-            if len(self._missing) < MISSING_RANGES_MAX:
-                self._missing.append((self.next, first))
+            if len(self.missing) < MISSING_RANGES_MAX:
+                self.missing.append((self.next, first))
             else:
                 low, high = self._forgotten
                 self._forgotten = (low if low < high else self.next, first)
@@ -132,18 +128,18 @@ class Numbers:
         """
         bounds = {first, limit}
         unclear_from, unclear_to = self._forgotten
-        for low, high in (*self._missing, self._forgotten):
+        for low, high in (*self.missing, self._forgotten):
             bounds |= {each for each in (low, high) if first < each < limit}
         for low, high in pairwise(sorted(bounds)):
-            index = bisect.bisect_right(self._missing, low, key=itemgetter(0)) - 1
-            held = index >= 0 and low < self._missing[index][1]
+            index = bisect.bisect_right(self.missing, low, key=itemgetter(0)) - 1
+            held = index >= 0 and low < self.missing[index][1]
             unclear = unclear_from <= low < unclear_to
             otherwise: How = "late-or-twice" if unclear else "twice"
             yield Seen("late" if held else otherwise, low, high - low)
             if held:
-                start, end = self._missing.pop(index)
+                start, end = self.missing.pop(index)
                 left = [each for each in ((start, low), (high, end)) if each[0] < each[1]]
-                self._missing[index:index] = left
+                self.missing[index:index] = left
 
 
 _MEANINGS = {
@@ -185,7 +181,7 @@ class DescriptionCheck:
         self._numbers: dict[tuple[str, int], Numbers] = {}
         self._passed_over: list[tuple[tuple[str, int], range, int]] = []
         self._oddities: list[Oddity] = []
-        self._writers: set[tuple[str, int]] = set()
+        self.writers: set[tuple[str, int]] = set()
         self.records = 0
 
     def add(
@@ -207,10 +203,6 @@ class DescriptionCheck:
             self._add(stretch)
         if fragment.is_sparse:
             self._pass_a_hole()
-
-    @property
-    def writers(self) -> int:
-        return len(self._writers)
 
     def oddities(self) -> tuple[Oddity, ...]:
         """All that does not hold. Called when the log was read to its end."""
@@ -238,7 +230,7 @@ class DescriptionCheck:
         key = (stretch.run, stretch.writer)
         numbers = self._numbers.get(key)
         if numbers is None:
-            self._writers.add(key)
+            self.writers.add(key)
             numbers = Numbers(stretch.first if self._may_have_begun else 0)
             self._numbers[key] = numbers
         for seen in numbers.see(stretch.first, stretch.count):

@@ -27,7 +27,6 @@ from stratalog.objectlog.check.scrub_report import ScrubReport
 from stratalog.objectlog.check.tree_check import examine_node
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
-    ByteCache,
     Entry,
     Fragment,
     Manifest,
@@ -155,7 +154,7 @@ class _Repair:
         self._writer = writer
         self._runtime = runtime
         self._names = UploadNames(runtime)
-        self._tree = Tree(store, ByteCache(0))
+        self._tree = Tree(store)
 
     async def rebuild(self, damage: Damage) -> Repaired | None:
         """Rebuild one node. None if the log does not need it any more. Raises ``Unproven``."""

@@ -8,19 +8,21 @@ Batches under way are bounded by their number and by their bytes. One that takes
 those behind it, but their results wait for their turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from stratalog.errors import Denied, Invalid, NotFound, StratalogError, Unavailable
 from stratalog.objectlog.check.damage import Damage
 from stratalog.objectlog.check.fragment_check import examine_fragment, examine_size
 from stratalog.objectlog.options import KIB
-from stratalog.objectlog.stored import ByteCache, Entry, Fragment
+from stratalog.objectlog.stored import Entry, Fragment
 from stratalog.objectlog.tree import Tree
 from stratalog.ordered import OrderedTasks
 from stratalog.runtime import Runtime
 from stratalog.store import Store, check_path, get_then
+
+T = TypeVar("T")
 
 EXAMINE_INLINE_BYTES_MAX = 32 * KIB
 WAITING_MAX = 1024
@@ -54,7 +56,7 @@ class Examiner(Protocol):
 
 def tree_of(store: Store) -> Tree:
     """A tree without a cache: a scrub reads everything once."""
-    return Tree(store, ByteCache(0))
+    return Tree(store)
 
 
 async def read_object(tree: Tree, entry: Entry) -> bytes | StratalogError:
@@ -104,19 +106,20 @@ class LocalExaminer:
 
     async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
         """What is wrong with a fragment, and how many bytes of it were read."""
-        store, path = self._tree.store_of(entry), check_path(entry.path)
-
-        def examine(found: bytes | int) -> tuple[tuple[Damage, ...], int]:
-            return examine_read(entry, found), found if isinstance(found, int) else len(found)
-
         if not self._bodies:
-            return examine((await store.head(path)).size)
+            size = (await self._tree.store_of(entry).head(check_path(entry.path))).size
+            return examine_read(entry, size), size
+        return await self._read(entry, lambda data: (examine_read(entry, data), len(data)))
+
+    async def _read(self, entry: Fragment, work: Callable[[bytes], T]) -> T:
+        """What ``work`` makes of the bytes of a fragment."""
+        store, path = self._tree.store_of(entry), check_path(entry.path)
         if entry.num_bytes > EXAMINE_INLINE_BYTES_MAX:
-            return await get_then(store, path, examine, self._runtime)
+            return await get_then(store, path, work, self._runtime)
         data = (await store.get(path)).data
         if len(data) <= EXAMINE_INLINE_BYTES_MAX:
-            return examine(data)
-        return await self._runtime.compute(lambda: examine(data))  # more than was promised
+            return work(data)
+        return await self._runtime.compute(lambda: work(data))  # more than was promised
 
     async def close(self) -> None:
         """Nothing is kept open."""

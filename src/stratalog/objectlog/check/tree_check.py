@@ -41,9 +41,8 @@ def decode_leniently(data: bytes) -> tuple[Manifest | None, list[Damage]]:
     try:
         manifest = parse_manifest(data)
     except Corrupt as error:
-        return None, [
-            Damage(kind=DamageKind.MANIFEST_UNREADABLE, path=MANIFEST_PATH, detail=str(error))
-        ]
+        kind = DamageKind.MANIFEST_UNREADABLE
+        return None, [Damage(kind=kind, path=MANIFEST_PATH, detail=str(error))]
     return manifest, [*examine_manifest(manifest)]
 
 

@@ -31,7 +31,7 @@ from stratalog.objectlog.check.numbering import (
     stretches_of,
 )
 from stratalog.objectlog.check.scrub_log import scrub
-from stratalog.objectlog.check.scrub_read import EXAMINE_INLINE_BYTES_MAX, LocalExaminer
+from stratalog.objectlog.check.scrub_read import LocalExaminer
 from stratalog.objectlog.check.scrub_report import ScrubReport
 from stratalog.objectlog.options import ScrubOptions
 from stratalog.objectlog.stored import (
@@ -43,7 +43,7 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import PatientStore, Store, StoreLike, check_path, open_store
+from stratalog.store import PatientStore, Store, StoreLike, open_store
 
 OPTIONS = ScrubOptions(processes=0)
 
@@ -185,16 +185,12 @@ class _Examiner(LocalExaminer):
         self._taken = 0
 
     async def _examine(self, entry: Fragment) -> tuple[tuple[Damage, ...], int]:
-        data = (await self._tree.store_of(entry).get(check_path(entry.path))).data
-        if len(data) <= EXAMINE_INLINE_BYTES_MAX:
-            found = _examine(entry, data)
-        else:
-            found = await self._runtime.compute(lambda: _examine(entry, data))
+        found, size = await self._read(entry, lambda data: (_examine(entry, data), len(data)))
         if not isinstance(found, _Part):
-            return found, len(data)
+            return found, size
         self._taken += 1
         heapq.heappush(self._parts, (entry.start.offset, self._taken, found))
-        return (), len(data)
+        return (), size
 
     def take(self, below: int | None) -> list[_Part]:
         """The fragments before an offset, in the order of the log, and forget them."""
@@ -218,9 +214,7 @@ def _report(
     description: DescriptionCheck,
 ) -> VerifyReport:
     oddities = description.oddities()
-    collected = EMPTY
-    if manifest is not None and isinstance(manifest.collected, Setsum):
-        collected = manifest.collected
+    collected = EMPTY if manifest is None else manifest.collected_sum
     balances = manifest is None or hashed is None or hashed + collected == manifest.setsum
     return VerifyReport(
         url=found.url,
@@ -235,7 +229,7 @@ def _report(
         collected=None if manifest is None else collected.hexdigest(),
         hashed=None if hashed is None else hashed.hexdigest(),
         described_records=description.records,
-        described_writers=description.writers,
+        described_writers=len(description.writers),
         damages=found.damages,
         remarks=found.remarks,
         oddities=oddities,
@@ -265,7 +259,7 @@ def _checks(
     added_up = "as the manifest says" if hashed is not None else "each fragment as its entry says"
     fragments, snapshots = _count(found.fragments, "fragment"), _count(found.snapshots, "snapshot")
     records, described = _count(found.records, "record"), _count(description.records, "record")
-    writers = _count(description.writers, "writer")
+    writers = _count(len(description.writers), "writer")
     offsets = f"offsets {found.first_offset:,} to {found.limit_offset - 1:,}"
 
     def check(name: CheckName, against: Sequence[str], evidence: str) -> Check:

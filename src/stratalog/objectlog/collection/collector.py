@@ -33,7 +33,6 @@ from stratalog.objectlog.options import MIB, CollectorOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     MANIFEST_PATH,
-    ByteCache,
     Garbage,
     Manifest,
     PlanState,
@@ -103,7 +102,7 @@ class Collector:
         self._options = options
         self._runtime = runtime
         self._installed = InstalledPlan(self._store, self._writer, options.timeout_s, runtime)
-        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, SNAPSHOT_CACHE_BYTES)
         self._reloads = Reloads(self._store)
 
     async def plan(self) -> tuple[Garbage | None, PlanState]:

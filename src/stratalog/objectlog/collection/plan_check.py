@@ -51,7 +51,9 @@ def check_plan(plan: Garbage, manifest: Manifest, nodes: Mapping[str, Snapshot])
     taken = _taken_by(plan, manifest)
     made = {node.path: node for node in plan.snapshots_to_make}
     _check_paths([*plan.dropped, *plan.snapshots_to_replace], made)
-    _check_made(plan.snapshots_to_make)
+    for node in plan.snapshots_to_make:
+        _require(len(node.entries) > 1, f"{node.path} has a single child")
+        node.check(node.pointer())
     cut = {pointer.path: nodes[pointer.path].entries for pointer in plan.snapshots_to_replace}
     before = _leaves(taken, cut)
     after = _leaves(plan.root_after, {path: node.entries for path, node in made.items()})
@@ -90,12 +92,6 @@ def _require(holds: bool, complaint: str) -> None:
             path=GARBAGE_PATH,
             hint="Keep a copy of the object, then cancel it with `stratalog collect --cancel`.",
         )
-
-
-def _check_made(nodes: Sequence[Snapshot]) -> None:
-    for node in nodes:
-        _require(len(node.entries) > 1, f"{node.path} has a single child")
-        node.check(node.pointer())
 
 
 def _check_paths(entries: Iterable[Entry], made: Mapping[str, Snapshot]) -> None:

@@ -44,7 +44,6 @@ from stratalog.objectlog.holds import PinStore, StoredUploadGuard, UploadGuardSt
 from stratalog.objectlog.options import SweepOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
-    ByteCache,
     Manifest,
     load_garbage,
     load_manifest,
@@ -149,7 +148,7 @@ class _Sweep:
     on_left: OnLeft | None = None
 
     def __post_init__(self) -> None:
-        self._tree = Tree(self.store, ByteCache(0))
+        self._tree = Tree(self.store)
         self._pins = PinStore(self.store, runtime=self.runtime)
         self._guards = UploadGuardStore(self.store, runtime=self.runtime)
         self._epoch_before = self._epoch = 0
@@ -184,11 +183,9 @@ class _Sweep:
         return self._report(await self._remove_released())
 
     async def _revoke_stages(self) -> None:
+        revoke = self._guards.load if self.dry_run else self._guards.revoke
         for incarnation in sorted(self.revoke):
-            if self.dry_run:
-                await self._guards.load(incarnation)
-            else:
-                await self._guards.revoke(incarnation)
+            await revoke(incarnation)
 
     async def _find_candidates(self, after: str) -> Survey:
         """Steps 1 and 2. A collection that deletes what is being walked makes them begin again."""

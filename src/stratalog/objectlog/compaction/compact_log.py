@@ -33,7 +33,6 @@ from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
-    ByteCache,
     Entry,
     Fragment,
     Garbage,
@@ -173,7 +172,7 @@ class Compactor:
         options, runtime = self.options, self.runtime
         self._url = open_store(self.url)
         self._store = PatientStore(self._url, runtime, options.timeout_s)
-        self._tree = Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        self._tree = Tree(self._store, SNAPSHOT_CACHE_BYTES)
         self._writer = writer_label(self.writer)
         self._reloads = Reloads(self._store)
         collecting = CollectorOptions(interval_s=options.interval_s, timeout_s=options.timeout_s)

@@ -7,14 +7,14 @@ publishes the plan.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from stratalog.errors import Conflict
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.compaction.repack import Loose, opened, packed
 from stratalog.objectlog.compaction.rewrite_groups import Group
 from stratalog.objectlog.stored import (
-    FORMAT,
     GARBAGE_PATH,
     Compaction,
     Entry,
@@ -43,17 +43,13 @@ class Replaced:
     dropped: IndexSet
 
 
-class Replanted(NamedTuple):
-    """The entries of the new root, and the nodes that have to be stored before it."""
-
-    entries: list[Entry]
-    made: list[Snapshot]
-
-
 async def replant(
     manifest: Manifest, replaced: Sequence[Replaced], tree: Tree, names: UploadNames, writer: str
-) -> Replanted:
-    """The tree with these in place. ``Conflict`` if what they replace is not there any more."""
+) -> tuple[list[Entry], list[Snapshot]]:
+    """The tree with these in place. ``Conflict`` if what they replace is not there any more.
+
+    Gives the entries of the new root, and the nodes that have to be stored before it.
+    """
     rewritten = IndexSet(*(each.entry.offsets for each in replaced))
     made: list[Snapshot] = []
 
@@ -70,7 +66,7 @@ async def replant(
         return packed(items, nodes, make)
 
     entries = await with_nodes(tree, pack, await _nodes_above(manifest, overlaps, tree))
-    return Replanted(entries, _reached(entries, made))
+    return entries, _reached(entries, made)
 
 
 def plan_compaction(
@@ -91,18 +87,11 @@ def plan_compaction(
     dropped = [entry for entry in taken if entry.path not in kept]
     old = [fragment for each in replaced for fragment in each.group.fragments]
     num_bytes = sum(each.num_bytes for each in old) - sum(each.entry.num_bytes for each in replaced)
-    return Garbage(
+    return msgspec.structs.replace(
+        Garbage.empty(writer, runtime.new_id()),
         snapshots_to_drop=tuple(e for e in dropped if isinstance(e, SnapshotPointer)),
-        snapshots_to_make=(),
-        snapshot_for_root=None,
-        fragments_to_drop_start=0,
-        fragments_to_drop_limit=0,
-        fragments_are_uuids=False,
         setsum_to_discard=Setsum.total(each.discarded for each in replaced),
         first_to_keep=taken[0].start,
-        format=FORMAT,
-        write_id=runtime.new_id(),
-        writer=writer,
         plan_id=runtime.new_id(),
         fragments_to_drop=tuple(e for e in dropped if isinstance(e, Fragment)),
         root_before=tuple(entry.path for entry in taken),

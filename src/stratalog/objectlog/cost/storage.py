@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from stratalog.objectlog.collection import Amount, Survey
 from stratalog.objectlog.holds import PinStore
-from stratalog.objectlog.stored import ByteCache, Kind, Manifest, load_manifest, own
+from stratalog.objectlog.stored import Kind, Manifest, load_manifest, own
 from stratalog.objectlog.tree import Tree, on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Listed, PatientStore, StoreLike, open_store
@@ -92,7 +92,7 @@ async def _take_out_unreferenced(
     store: _WatchedListing, manifest: Manifest, runtime: Runtime
 ) -> None:
     """List everything; what nothing links moves to a class of its own."""
-    tree = Tree(store, ByteCache(0))
+    tree = Tree(store)
     after: str | None = ""
     while after is not None:
         survey = Survey(store, tree, UNREFERENCED_AT_ONCE)

@@ -35,7 +35,6 @@ from stratalog.setsum import Setsum
 from stratalog.store import Document, Store, StoreLike, open_store, read_versions
 
 CERTIFICATE_PREFIX = "certificate/"
-CERTIFICATE_SUFFIX = ".json"
 
 State = Literal["begun", "erasing", "done"]
 
@@ -127,11 +126,8 @@ def hash_of_query(certificate_id: str, query: str) -> str:
 
 def certificate_path(certificate_id: str) -> str:
     if _ID.fullmatch(certificate_id) is None:
-        raise Invalid(
-            f"not the id of a certificate: {certificate_id!r}",
-            hint=LIST_HINT,
-        )
-    return f"{CERTIFICATE_PREFIX}{certificate_id}{CERTIFICATE_SUFFIX}"
+        raise Invalid(f"not the id of a certificate: {certificate_id!r}", hint=LIST_HINT)
+    return f"{CERTIFICATE_PREFIX}{certificate_id}.json"
 
 
 def decode_certificate(data: bytes, path: str | None = None) -> Certificate:

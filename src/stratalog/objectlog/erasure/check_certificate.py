@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stratalog.errors import NotFound
+from stratalog.indexset import IndexSet
 from stratalog.objectlog.erasure.certificate import Certificate, load_certificate
 from stratalog.objectlog.erasure.find_holders import present, stored_of
 from stratalog.objectlog.options import MIB
-from stratalog.objectlog.stored import ByteCache, Entry, Fragment, Manifest
+from stratalog.objectlog.stored import Entry, Fragment, Manifest
 from stratalog.objectlog.tree import Tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import EMPTY, Setsum
@@ -31,6 +32,8 @@ CHECK_TIMEOUT_S = 60.0
 CACHE_BYTES = 8 * MIB
 
 Outcome = Literal["holds", "broken", "unknown"]
+Finding = tuple[Outcome, str]
+"""What became of a check, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,99 +69,99 @@ async def verify_certificate(
 
     With ``query`` also whether it is about the records that this query chooses.
     """
-    checks = [_unchanged(certificate), _balance(certificate)]
+    findings = {"unchanged": _unchanged(certificate), "balance": _balance(certificate)}
     if query is not None:
-        is_about = certificate.is_about(query)
-        explanation = "its hash is that of the query" if is_about else "it is about another query"
-        checks.append(CertificateCheck("query", "holds" if is_about else "broken", explanation))
+        findings["query"] = _query(certificate, query)
     if url is not None:
-        checks += await _against_log(certificate, url, runtime)
+        findings |= await _against_log(certificate, url, runtime)
+    checks = (CertificateCheck(name, *found) for name, found in findings.items())
     return CertificateReport(certificate, tuple(checks))
 
 
-def _unchanged(certificate: Certificate) -> CertificateCheck:
+def _unchanged(certificate: Certificate) -> Finding:
     if certificate.state != "done":
-        return CertificateCheck("unchanged", "broken", "the erasure was not finished: erase again")
+        return "broken", "the erasure was not finished: erase again"
     if certificate.digest != certificate.sha3_256:
-        return CertificateCheck(
-            "unchanged", "broken", "it says something else than when it was written"
-        )
-    return CertificateCheck("unchanged", "holds", "it hashes to what it says")
+        return "broken", "it says something else than when it was written"
+    return "holds", "it hashes to what it says"
 
 
-def _balance(certificate: Certificate) -> CertificateCheck:
+def _balance(certificate: Certificate) -> Finding:
     if certificate.balances:
-        return CertificateCheck("balance", "holds", "what was there is what went and what stayed")
-    return CertificateCheck("balance", "broken", "what went and what stayed is not what was there")
+        return "holds", "what was there is what went and what stayed"
+    return "broken", "what went and what stayed is not what was there"
+
+
+def _query(certificate: Certificate, query: str) -> Finding:
+    if certificate.is_about(query):
+        return "holds", "its hash is that of the query"
+    return "broken", "it is about another query"
 
 
 async def _against_log(
     certificate: Certificate, url: StoreLike, runtime: Runtime
-) -> list[CertificateCheck]:
+) -> dict[str, Finding]:
     store = PatientStore(open_store(url), runtime, CHECK_TIMEOUT_S)
-    tree = Tree(store, ByteCache(CACHE_BYTES))
+    tree = Tree(store, CACHE_BYTES)
     found = await present(tree, store, certificate.erased)
-    there = found.offsets
+    deleted = await _deleted(certificate, store)
+    newer = await _newer(certificate, store)
+    return {
+        "log": _place(certificate, store.url),
+        **({} if newer is None else {"version": newer}),
+        "absent": _absent(found.offsets),
+        "deleted": deleted,
+        "sums": await _sums(certificate, found.manifest, tree),
+    }
+
+
+def _absent(there: IndexSet) -> Finding:
     if there:
-        explanation = f"{len(there)} of the records are there, offset {there.first} among them"
-        absent = CertificateCheck("absent", "broken", explanation)
-    else:
-        absent = CertificateCheck("absent", "holds", "the log has none of the records")
+        return "broken", f"{len(there)} of the records are there, offset {there.first} among them"
+    return "holds", "the log has none of the records"
+
+
+async def _deleted(certificate: Certificate, store: Store) -> Finding:
     kept = await stored_of(store, certificate.objects)
     surprising = [path for path in kept if path not in certificate.kept]
     if surprising:
-        deleted = CertificateCheck("deleted", "broken", f"{surprising[0]} is stored")
-    elif kept:
-        deleted = CertificateCheck(
-            "deleted", "unknown", f"{_objects(kept)} still there, as the certificate says"
-        )
-    else:
-        deleted = CertificateCheck("deleted", "holds", f"{_objects(certificate.objects)} gone")
-    return [
-        _place(certificate, store.url),
-        *await _newer(certificate, store),
-        absent,
-        deleted,
-        await _sums(certificate, found.manifest, tree),
-    ]
+        return "broken", f"{surprising[0]} is stored"
+    if kept:
+        return "unknown", f"{_objects(kept)} still there, as the certificate says"
+    return "holds", f"{_objects(certificate.objects)} gone"
 
 
-def _place(certificate: Certificate, url: str) -> CertificateCheck:
+def _place(certificate: Certificate, url: str) -> Finding:
     if certificate.log == redact(url):
-        return CertificateCheck("log", "holds", "it is about this log")
-    explanation = f"it is about {certificate.log}: this may be the same log by another name"
-    return CertificateCheck("log", "unknown", explanation)
+        return "holds", "it is about this log"
+    return "unknown", f"it is about {certificate.log}: this may be the same log by another name"
 
 
-async def _newer(certificate: Certificate, store: Store) -> list[CertificateCheck]:
+async def _newer(certificate: Certificate, store: Store) -> Finding | None:
     """Reported if the log has another version: what was not complete may be complete there."""
     try:
         stored = await load_certificate(store, certificate.id)
     except NotFound:
-        explanation = "the log does not have it: this is another log, or it was deleted"
-        return [CertificateCheck("version", "unknown", explanation)]
+        return "unknown", "the log does not have it: this is another log, or it was deleted"
     if stored.write_id == certificate.write_id:
-        return []
-    explanation = "the log has a newer version: `stratalog certificate show` prints it"
-    return [CertificateCheck("version", "unknown", explanation)]
+        return None
+    return "unknown", "the log has a newer version: `stratalog certificate show` prints it"
 
 
-async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> CertificateCheck:
+async def _sums(certificate: Certificate, manifest: Manifest, tree: Tree) -> Finding:
     """What stayed can be compared only as long as nothing else has left the log."""
     tail = certificate.tail
     if tail is None or manifest.tail.offset < tail:
-        return CertificateCheck("sums", "broken", "this is another log, or an older one")
+        return "broken", "this is another log, or an older one"
     if manifest.collected_sum != certificate.collected:
-        explanation = "more has left the log since, so that what stayed cannot be compared"
-        return CertificateCheck("sums", "unknown", explanation)
+        return "unknown", "more has left the log since, so that what stayed cannot be compared"
     total = await _sum_before(manifest.entries, tail, tree)
     if total is None:
         explanation = "the log was rewritten since, so what stayed cannot be told from what came"
-        return CertificateCheck("sums", "unknown", explanation)
+        return "unknown", explanation
     if total != certificate.setsum_after:
-        return CertificateCheck("sums", "broken", "the log adds up to something else")
-    explanation = "the log adds up to what stayed; `stratalog scrub` hashes it all"
-    return CertificateCheck("sums", "holds", explanation)
+        return "broken", "the log adds up to something else"
+    return "holds", "the log adds up to what stayed; `stratalog scrub` hashes it all"
 
 
 async def _sum_before(entries: Sequence[Entry], tail: int, tree: Tree) -> Setsum | None:

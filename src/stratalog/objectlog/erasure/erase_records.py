@@ -16,8 +16,9 @@ shows whether it has gone. ``docs/design/013-erasure.md`` has the protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -49,7 +50,6 @@ from stratalog.objectlog.erasure.find_holders import (
 from stratalog.objectlog.options import MIB, CollectorOptions, CompactOptions
 from stratalog.objectlog.stored import (
     FORMAT,
-    ByteCache,
     Manifest,
     check_note,
     load_manifest,
@@ -153,7 +153,7 @@ class Eraser:
         check_note(note)
         _check_set(offsets)
         await self._collector().clear_pins()
-        await self._finish([each async for each in self._left()], tolerant=True)
+        await self._finish(await self._left(), tolerant=True)
         # Records that will be written at such an offset later are not meant.
         tail = (await load_manifest(self._store))[0].tail.offset
         offsets = offsets.within(range(tail))
@@ -166,7 +166,7 @@ class Eraser:
         return made
 
     async def finish(self) -> list[Certificate]:
-        return await self._finish([each async for each in self._left(also_incomplete=True)])
+        return await self._finish(await self._left(also_incomplete=True))
 
     async def preview(self, offsets: IndexSet) -> Erasable:
         _check_set(offsets)
@@ -181,17 +181,16 @@ class Eraser:
         pins = await pins_that_hold(self._tree(), self._store, offsets, self.runtime)
         return Erasable(there.offsets, (*pins.holders, *there.sources))
 
-    async def _left(self, *, also_incomplete: bool = False) -> AsyncIterator[Certificate]:
+    async def _left(self, *, also_incomplete: bool = False) -> list[Certificate]:
         """The certificates that are not done, or not complete."""
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
-
-        def warn(error: StratalogError) -> None:
-            log.warning("a certificate cannot be read: %s", error)
-
-        for each in await list_certificates(self._store, on_damage=warn):
-            if each.state != "done" or (also_incomplete and not each.complete):
-                yield each
+        warn = partial(log.warning, "a certificate cannot be read: %s")
+        return [
+            each
+            for each in await list_certificates(self._store, on_damage=warn)
+            if each.state != "done" or (also_incomplete and not each.complete)
+        ]
 
     # The steps
 
@@ -277,7 +276,7 @@ class Eraser:
                     foreign=tuple(dict.fromkeys((*certificate.foreign, *intent.foreign))),
                 )
 
-            await self._change(certificate_id, noted)
+            await self._document(certificate_id).change(noted)
 
         await Compactor(
             self._url,
@@ -331,22 +330,15 @@ class Eraser:
                 reasons=reasons,
             ).sealed_as(self.runtime.new_id())
 
-        return await self._change(begun.id, ended)
+        return (await self._document(begun.id).change(ended)).value
 
     # What the steps are made of
 
     async def _present(self, wanted: IndexSet) -> Present:
         return await present(self._tree(), self._store, wanted)
 
-    async def _change(
-        self,
-        certificate_id: str,
-        change: Callable[[Certificate], Awaitable[Certificate | None]],
-    ) -> Certificate:
-        """The certificate, changed by CAS, or as it is if nothing is left to change."""
-        return (await self._document(certificate_id).change(change)).value
-
     def _document(self, certificate_id: str) -> Document[Certificate]:
+        """The certificate, to be changed by CAS."""
         return certificate_document(
             self._store, certificate_id, self.runtime, self.options.timeout_s
         )
@@ -358,7 +350,7 @@ class Eraser:
         return Collector(self._url, writer=self._writer, options=options, runtime=self.runtime)
 
     def _tree(self) -> Tree:
-        return Tree(self._store, ByteCache(SNAPSHOT_CACHE_BYTES))
+        return Tree(self._store, SNAPSHOT_CACHE_BYTES)
 
 
 def _nothing_erased(certificate: Certificate, manifest: Manifest) -> Certificate:

@@ -133,7 +133,6 @@ async def stored_with(
 
 
 async def stored_of(store: Store, paths: Sequence[str]) -> tuple[str, ...]:
-
     async def is_there(path: str) -> bool:
         try:
             await store.head(path)

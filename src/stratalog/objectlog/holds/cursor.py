@@ -16,7 +16,7 @@ import contextlib
 from functools import partial
 from typing import ClassVar
 
-from stratalog.errors import Conflict, StratalogError, Trimmed, Unavailable, Unknown
+from stratalog.errors import Conflict, Trimmed, Unavailable, Unknown
 from stratalog.objectlog.holds.hold_names import name_in, path_of
 from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.stored import (
@@ -27,6 +27,7 @@ from stratalog.objectlog.stored import (
     Natural,
     PlanState,
     StoredObject,
+    check_begun,
     check_offset,
     load_garbage,
     load_manifest,
@@ -208,17 +209,14 @@ class CursorStore:
         """
         plan, _ = await load_garbage(self._store)
         manifest, _ = await load_manifest(self._store)
-        refusal = _refusal(cursor.offset, plan, manifest)
-        if refusal is not None:
-            raise refusal
+        _check_counts(cursor.offset, plan, manifest)
         return Cursor(self, cursor.name, cursor._version, counts=True)
 
     async def _check_offset(self, offset: int) -> None:
         check_offset(offset)
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
-        if offset < manifest.first_offset:
-            raise _trimmed(manifest)
+        check_begun(manifest, offset)
 
 
 def _still_held(cursor: Cursor, offset: int) -> int | None:
@@ -227,26 +225,20 @@ def _still_held(cursor: Cursor, offset: int) -> int | None:
     return before if before > offset else None
 
 
-def _refusal(offset: int, plan: Garbage | None, manifest: Manifest) -> StratalogError | None:
-    """Why a cursor that was written at ``offset`` does not count, or None if it does."""
-    if manifest.first_offset > offset:
-        return _trimmed(manifest)
+def _check_counts(offset: int, plan: Garbage | None, manifest: Manifest) -> None:
+    """Refuse a cursor that was written at ``offset`` if it does not count."""
+    check_begun(manifest, offset)
     if plan is None or plan.first_to_keep.offset <= offset:
-        return None
+        return
     if plan.state(manifest) in (PlanState.EMPTY, PlanState.DEAD):
-        return None
-    return Conflict(
+        return
+    raise Conflict(
         f"a collection up to {plan.first_to_keep.offset} is under way",
         path=GARBAGE_PATH,
         hint="Try again when it has ended, or choose a higher offset.",
         expected=plan.first_to_keep.offset,
         actual=offset,
     )
-
-
-def _trimmed(manifest: Manifest) -> Trimmed:
-    first_offset = manifest.first_offset
-    return Trimmed(f"the log starts at {first_offset}", first_offset=first_offset)
 
 
 def cursor_path(name: str) -> str:

@@ -40,6 +40,7 @@ from stratalog.objectlog.stored import (
     Entry,
     LogPosition,
     Manifest,
+    check_begun,
     check_note,
     check_offset,
     is_being_destroyed,
@@ -276,10 +277,9 @@ class PinStore:
         expires_us: int | None,
     ) -> StoredPin:
         """A pin with the pointers of this manifest."""
-        tail, first = manifest.tail, manifest.first_offset
+        tail = manifest.tail
         limit = tail.offset if to_offset is None else min(to_offset, tail.offset)
-        if from_offset < first:
-            raise Trimmed(f"the log starts at {first}", first_offset=first)
+        check_begun(manifest, from_offset)
         if limit <= from_offset:
             raise Invalid(
                 f"nothing is there from {from_offset} to {limit}",

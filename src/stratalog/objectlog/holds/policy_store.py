@@ -29,10 +29,8 @@ from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     POLICY_CURSOR,
     POLICY_PATH,
-    ByteCache,
     Live,
     Policy,
-    Snapshot,
     decode_document,
     load_manifest,
     writer_label,
@@ -165,7 +163,7 @@ class PolicyStore:
         age_us = None if rule.age_s is None else int(rule.age_s * 1e6)
         before_us = None if age_us is None else self._runtime.now_us() - age_us
         limits = RetentionLimits(before_us, rule.bytes if by_size else None, judged)
-        tree = Tree(self._store, ByteCache[Snapshot](SNAPSHOT_CACHE_BYTES))
+        tree = Tree(self._store, SNAPSHOT_CACHE_BYTES)
         find = partial(find_retention_cut, tree, limits=limits)
         cut = await on_newest_tree(self._store, find)
         if cut.offset <= cursor.offset:

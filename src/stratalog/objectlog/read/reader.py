@@ -37,6 +37,7 @@ from stratalog.objectlog.stored import (
     Manifest,
     Snapshot,
     bytes_of_records,
+    check_begun,
     check_offset,
     decode_fragment,
     load_manifest,
@@ -421,8 +422,8 @@ class LogReader:
         _check_bounds(to_offset, from_timestamp_us, to_timestamp_us)
         self._check_open()
         check_offset(from_offset)
-        if from_timestamp_us is None and from_offset < self.first_offset:
-            raise Trimmed(f"the log starts at {self.first_offset}", first_offset=self.first_offset)
+        if from_timestamp_us is None:
+            check_begun(self._manifest, from_offset)
         limit = self.tail if to_offset is None else min(to_offset, self.tail)
         window = Window(from_offset, limit, from_timestamp_us, to_timestamp_us)
         return _Course(window, self._etag, Reloads(self._store, self._refreshed))

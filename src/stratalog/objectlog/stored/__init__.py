@@ -22,10 +22,12 @@ from stratalog.objectlog.stored.manifest import (
     LINKED_MAX,
     MANIFEST_PATH,
     Manifest,
+    check_begun,
     decode_manifest,
     load_any_manifest,
     load_manifest,
     parse_manifest,
+    taken,
 )
 from stratalog.objectlog.stored.names import (
     INCARNATION_LENGTH,

@@ -61,7 +61,6 @@ _ITEM_COLUMNS = ["item_offset", "item_timestamp_us"]
 _ITEM_SCHEMA = pa.schema(
     [*RECORD_SCHEMA, *(pa.field(name, pa.uint64(), nullable=False) for name in _ITEM_COLUMNS)]
 )
-_RELATIVE_COLUMNS = ["relative_offset", "timestamp_us", "body"]
 _RELATIVE_SCHEMA = RECORD_SCHEMA.set(0, pa.field("relative_offset", pa.uint64(), nullable=False))
 _RELATIVE_PATH = re.compile(r"log/(?:.+/Staged|Uuid=[^/]+)\.parquet")
 _WRITER_IN_PATH = re.compile(r"/Writer=([^/]+)-\d+/")
@@ -331,7 +330,7 @@ def _conformed(table: pa.Table, entry: Fragment) -> tuple[pa.Table, bool]:
     try:
         names = table.column_names
         relative = names[:1] == ["relative_offset"]
-        expected = _RELATIVE_COLUMNS if relative else RECORD_SCHEMA.names
+        expected = (_RELATIVE_SCHEMA if relative else RECORD_SCHEMA).names
         if names[:3] != expected:
             raise ValueError(f"{', '.join(names)} in place of {', '.join(expected)}")
         columns = table.columns[:3]

@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import msgspec
 
-from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
+from stratalog.errors import Corrupt, Exists, Invalid, NotFound, Trimmed, Unavailable
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.position import FIRST_OFFSET, LogPosition, Natural
 from stratalog.objectlog.stored.record_sums import check_sum
@@ -212,6 +212,18 @@ def _check_sequence(fragments: Sequence[Fragment]) -> None:
                 expected=number + 1,
                 actual=following,
             )
+
+
+def check_begun(manifest: Manifest, offset: int) -> None:
+    """Refuse an offset before the log's first one."""
+    first_offset = manifest.first_offset
+    if offset < first_offset:
+        raise Trimmed(f"the log starts at {first_offset}", first_offset=first_offset)
+
+
+def taken(url: str, hint: str) -> Exists:
+    """Why no new log can begin at this place."""
+    return Exists(f"there is already a log at {url}", path=MANIFEST_PATH, hint=hint)
 
 
 def parse_manifest(data: bytes) -> Manifest:

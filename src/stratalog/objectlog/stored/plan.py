@@ -178,21 +178,17 @@ class Garbage(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             return PlanState.EMPTY
         if self._is_published(manifest):
             return PlanState.PUBLISHED
-        taken = len(self.root_before)
-        begins = tuple(entry.path for entry in manifest.entries[:taken])
+        taken = manifest.entries[: len(self.root_before)]
+        begins = tuple(entry.path for entry in taken)
         if manifest.sweep_epoch != self.sweep_epoch or begins != self.root_before:
             return PlanState.DEAD
-        if self.compaction is not None and not self._spans(manifest.entries[:taken]):
+        # Another compaction may have left the paths, and let the last of them stand for more.
+        if self.compaction is not None and _ends(taken) != _ends(self.root_after):
             return PlanState.DEAD
-        after = manifest.entries[taken : taken + 1]
+        after = manifest.entries[len(taken) : len(taken) + 1]
         if self.root_after and after and depth_of(self.root_after[-1]) < depth_of(after[0]):
             return PlanState.UNFITTING
         return PlanState.LIVE
-
-    def _spans(self, entries: Sequence[Entry]) -> bool:
-        """Whether these are what it was made for: another compaction may have left the paths, and
-        let the last of them stand for more."""
-        return _ends(entries) == _ends(self.root_after)
 
     def _is_published(self, manifest: Manifest) -> bool:
         if self.compaction is not None:

@@ -22,6 +22,7 @@ import msgspec
 from stratalog.errors import Corrupt
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.position import LogPosition, Natural
+from stratalog.objectlog.stored.record_sums import check_sum
 from stratalog.objectlog.stored.stored_json import StoredObject
 from stratalog.setsum import Setsum
 
@@ -115,21 +116,16 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         if not children:
             raise Corrupt(f"{path} has no children", path=path)
         total = Setsum.total(child.setsum for child in children)
-        if not total == self.setsum == pointer.setsum:
-            raise Corrupt(
-                f"{path} does not add up to its setsum",
-                path=path,
-                expected=pointer.setsum.hexdigest(),
-                actual=total.hexdigest(),
-            )
-        found = (children[0].start.offset, children[-1].limit.offset)
+        for found in (total, self.setsum):
+            check_sum(found, pointer.setsum, path, path)
+        spanned = (children[0].start.offset, children[-1].limit.offset)
         promised = (pointer.start.offset, pointer.limit.offset)
-        if found != promised:
+        if spanned != promised:
             raise Corrupt(
                 f"{path} spans other offsets than its pointer",
                 path=path,
                 expected=promised,
-                actual=found,
+                actual=spanned,
             )
         if self.depth > pointer.depth or any(child.depth >= self.depth for child in self.snapshots):
             raise Corrupt(f"{path} is deeper than its pointer allows", path=path)

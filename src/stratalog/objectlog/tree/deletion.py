@@ -15,14 +15,10 @@ async def delete_surely(store: Store, paths: Sequence[str], patience: Patience) 
     """
     for start in range(0, len(paths), DELETE_BATCH):
         patience.begin()
-        await _delete(store, paths[start : start + DELETE_BATCH], patience)
-
-
-async def _delete(store: Store, paths: Sequence[str], patience: Patience) -> None:
-    while True:
-        try:
-            await store.delete_many(paths)
-            return
-        except (Unavailable, Unknown) as error:
-            if not await patience.pause():
-                raise Unavailable(f"could not delete in time: {error}") from error
+        while True:
+            try:
+                await store.delete_many(paths[start : start + DELETE_BATCH])
+                break
+            except (Unavailable, Unknown) as error:
+                if not await patience.pause():
+                    raise Unavailable(f"could not delete in time: {error}") from error

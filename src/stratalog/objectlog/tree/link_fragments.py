@@ -11,7 +11,6 @@ stays in the root, and no node has a single child. Nothing is stored here.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -66,18 +65,15 @@ def note_linked(linked: dict[str, int], incarnation: str, seq_no: int) -> dict[s
     return table
 
 
-class Grafted(NamedTuple):
-    """A manifest with a small root, and the nodes that have to be stored before it."""
-
-    manifest: Manifest
-    made: list[Snapshot]
-
-
-async def graft(manifest: Manifest, tree: Tree, names: UploadNames, writer: str) -> Grafted:
-    """Move what the root has too much of into nodes."""
+async def graft(
+    manifest: Manifest, tree: Tree, names: UploadNames, writer: str
+) -> tuple[Manifest, list[Snapshot]]:
+    """Move what the root has too much of into nodes, which have to be stored before it."""
     made: dict[str, Snapshot] = {}
     if len(manifest.fragments) > NODE_ENTRIES_MAX:
-        leaves = _leaves(manifest.fragments[:-1], names, writer)
+        old = manifest.fragments[:-1]
+        parts = evenly(old, -(-len(old) // NODE_ENTRIES_MAX))
+        leaves = [make_snapshot(part, 1, names.snapshot, writer) for part in parts]
         made = {leaf.path: leaf for leaf in leaves}
         manifest = msgspec.structs.replace(
             manifest,
@@ -94,13 +90,7 @@ async def graft(manifest: Manifest, tree: Tree, names: UploadNames, writer: str)
         manifest, made[node.path] = folded, node
         if plan.host is not None and plan.host.path in replaced:
             made.pop(plan.host.path, None)
-    return Grafted(manifest, list(made.values()))
-
-
-def _leaves(fragments: Sequence[Fragment], names: UploadNames, writer: str) -> list[Snapshot]:
-    """Nodes over all of these, as few as possible, filled evenly."""
-    parts = evenly(fragments, -(-len(fragments) // NODE_ENTRIES_MAX))
-    return [make_snapshot(part, 1, names.snapshot, writer) for part in parts]
+    return manifest, list(made.values())
 
 
 async def _host(plan: FoldPlan, tree: Tree, made: dict[str, Snapshot]) -> Snapshot | None:

@@ -31,11 +31,13 @@ def key_of(entry: Entry) -> str:
 
 
 class Tree:
+    """``cache`` keeps the nodes that were read; a number stands for a new one of so many bytes."""
+
     def __init__(
-        self, store: Store, cache: ByteCache[Snapshot], meter: Meter | None = None
+        self, store: Store, cache: ByteCache[Snapshot] | int = 0, meter: Meter | None = None
     ) -> None:
         self._store = store
-        self._cache = cache
+        self._cache = ByteCache[Snapshot](cache) if isinstance(cache, int) else cache
         self._bases: dict[str, Store] = {}
         self._meter = meter or Meter()
 
