@@ -23,7 +23,7 @@ from stratalog.objectlog.holds.fork_note import ForkNote, abort_fork, detach_for
 from stratalog.objectlog.holds.pin import Pin, Pins, PinStore
 from stratalog.objectlog.stored.fragment import Fragment
 from stratalog.objectlog.stored.manifest import Manifest, load_any_manifest, load_manifest
-from stratalog.objectlog.stored.seal import Link, as_fields, seal_of
+from stratalog.objectlog.stored.seal import Link, Seal, as_fields, seal_of
 from stratalog.objectlog.stored.snapshot import Entry
 from stratalog.objectlog.tree.amend_manifest import amend
 from stratalog.objectlog.tree.seek_window import Window
@@ -57,7 +57,8 @@ def two_successors() -> Iterator[None]:
             before = seal_of(manifest)
             if before is not None and successor is None:
                 return None
-            after = msgspec.structs.replace(before or self._new_seal(note), successor=successor)
+            new = Seal(sealed_us=self._runtime.now_us(), writer=self._writer, note=note)
+            after = msgspec.structs.replace(before or new, successor=successor)
             if before == after:
                 return None
             return msgspec.structs.replace(

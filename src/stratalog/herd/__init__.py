@@ -1,7 +1,6 @@
 """Many logs in one place, and finding those that have work to do."""
 
 from stratalog.herd.assignment import assign
-from stratalog.herd.assignment import assign
 from stratalog.herd.catalogue import CATALOGUE_TIMEOUT_S, Catalogue
 from stratalog.herd.dirty_log import servers
 from stratalog.herd.dirty_mark import Mark
