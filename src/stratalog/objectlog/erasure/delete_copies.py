@@ -63,14 +63,18 @@ async def delete_copies(
 
     swept = await _sweep(url, collector, note, options, runtime)
     await collector.clear_pins()
-    indexes = [row.path async for row in store.list(INDEX_PREFIX)]
-    indexes = [path for path in indexes if (o := own(path)) is not None and o.kind is Kind.INDEX]
-    await delete_surely(store, indexes, Patience(runtime, options.timeout_s))
+    await _forget_index(store, options, runtime)
     may_have_read = [each for each in listed if each.state == "live" and each.note == STAGE_NOTE]
     may_repeat = [each for each in swept.sparing if each.batch is None]
     stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
     holders = tuple(_holder(each) for each in stages.values())
     return Copies(holders, swept.deleted.objects, tuple(left))
+
+
+async def _forget_index(store: Store, options: CompactOptions, runtime: Runtime) -> None:
+    listed = [row.path async for row in store.list(INDEX_PREFIX)]
+    paths = [path for path in listed if (o := own(path)) is not None and o.kind is Kind.INDEX]
+    await delete_surely(store, paths, Patience(runtime, options.timeout_s))
 
 
 async def _sweep(
