@@ -119,19 +119,24 @@ async def in_order(
 async def gather_bounded(
     items: Iterable[A], work: Callable[[A], Awaitable[T]], count_max: int
 ) -> list[T]:
-    """The results of ``work`` in the order of the items, with at most so many under way."""
-    room = asyncio.Semaphore(count_max)
+    """The results of ``work`` in the order of the items, with at most so many under way.
 
-    async def one(item: A) -> T:
-        async with room:
-            return await work(item)
+    There are as many tasks, however many items there are. Items are taken as they are needed.
+    """
+    left = enumerate(items)
+    results: dict[int, T] = {}
 
-    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    async def next_ones() -> None:
+        for place, item in left:
+            results[place] = await work(item)
+
+    workers = [asyncio.ensure_future(next_ones()) for _ in range(count_max)]
     try:
-        return await asyncio.gather(*tasks)
+        await asyncio.gather(*workers)
     except BaseException:
-        await _end(tasks)
+        await _end(workers)
         raise
+    return [results[place] for place in range(len(results))]
 
 
 async def _end(tasks: Sequence[asyncio.Future[T]]) -> None:

@@ -9,7 +9,6 @@ wal3 wrote has no pins, since its collector would not heed them.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -108,19 +107,17 @@ async def plan_together(
 ) -> list[Planned]:
     """What ``plan`` gives for each item, a few at a time. If one fails, all pins are released."""
 
-    async def attempt(item: T) -> Planned | BaseException:
-        try:
-            return await plan(item)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised below
-            return error
+    made: list[Planned] = []
 
-    outcomes = await gather_bounded(items, attempt, LOGS_AT_ONCE)
-    planned = [each for each in outcomes if isinstance(each, Planned)]
-    for each in outcomes:
-        if isinstance(each, BaseException):
-            await _joined(planned).release()
-            raise each
-    return planned
+    async def one(item: T) -> Planned:
+        made.append(planned := await plan(item))
+        return planned
+
+    try:
+        return await gather_bounded(items, one, LOGS_AT_ONCE)
+    except BaseException:  # also if the caller is cancelled
+        await _joined(made).release()
+        raise
 
 
 async def part_of(
