@@ -120,7 +120,12 @@ class DirectoryStore:
 
     async def put_if_absent(self, path: str, data: bytes) -> str:
         check_path(path)
-        return await run_blocking(lambda: self._retried(path, lambda: self._create(path, data)))
+
+        def work() -> str:
+            self._retried(path, lambda: self._create(path, data))
+            return content_etag(data)
+
+        return await run_blocking(work)
 
     async def create_made(self, path: str, make: Callable[[], bytes], _runtime: Runtime) -> None:
         check_path(path)
@@ -223,7 +228,8 @@ class DirectoryStore:
             raise self._refusal(error, path) from error
         raise Unavailable(f"directories on the way to {path} keep disappearing", path=path)
 
-    def _create(self, path: str, data: bytes) -> str:
+    def _create(self, path: str, data: bytes) -> None:
+        """Without the etag: hashing takes as long as encoding, and most callers do not need it."""
         directory, name = self._place(path)
         self._staged.make_missing(directory)
         with self._staged.staged(data) as staged, opened_durable(directory, self._root) as fd:
@@ -234,7 +240,6 @@ class DirectoryStore:
                 if os.path.isdir(os.path.join(directory, name)):
                     raise Invalid(f"{path} is the beginning of other paths", path=path) from None
                 raise Exists(f"{path} exists in {self.url}", path=path) from None
-        return content_etag(data)
 
     def _replace(self, path: str, data: bytes, etag: str) -> str:
         directory, name = self._place(path)
