@@ -260,9 +260,10 @@ def test_what_was_made_once_is_stored_once_after_a_lost_answer(
         store = DirectoryStore(tmp_path)
         create, failures = store._create, [error]
 
-        def failing(path: str, data: bytes) -> str:
+        def failing(path: str, data: bytes) -> None:
             if not failures:
-                return create(path, data)
+                create(path, data)
+                return
             if landed:
                 create(path, data)
             raise failures.pop()
@@ -327,11 +328,11 @@ def test_the_time_to_make_it_is_not_the_stores(tmp_path: Path) -> None:
         store = DirectoryStore(tmp_path)
         create, failures = store._create, [1]
 
-        def failing(path: str, data: bytes) -> str:
+        def failing(path: str, data: bytes) -> None:
             if failures:
                 failures.pop()
                 raise Unavailable("not now", path=path)
-            return create(path, data)
+            create(path, data)
 
         store._create = failing  # type: ignore[method-assign]
         patience = Patience(DEFAULT_RUNTIME, 30.0)
