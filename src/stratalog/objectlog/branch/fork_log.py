@@ -367,7 +367,7 @@ class _Fork:
         path = await put_once(
             self._target, partial(names.fragment, seq_no), encoded.data, self._patience()
         )
-        return msgspec.structs.replace(part, path=path, seq_no=seq_no)
+        return msgspec.structs.replace(part.linking(path, encoded), seq_no=seq_no)
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, FORK_TIMEOUT_S)

@@ -34,6 +34,7 @@ from stratalog.objectlog.stored import (
     UploadNames,
     load_manifest,
     sealed,
+    with_digest,
     writer_label,
 )
 from stratalog.objectlog.tree import (
@@ -225,15 +226,14 @@ def placed(uploads: Sequence[UploadedFragment], manifest: Manifest, now_us: int)
     for each in uploads:
         start = LogPosition(offset, time_us)
         offset += each.count
-        fragments.append(
-            Fragment(
-                path=each.path,
-                seq_no=seq_no,
-                start=start,
-                limit=LogPosition(offset, time_us),
-                num_bytes=each.num_bytes,
-                setsum=each.setsum,
-            )
+        entry = Fragment(
+            path=each.path,
+            seq_no=seq_no,
+            start=start,
+            limit=LogPosition(offset, time_us),
+            num_bytes=each.num_bytes,
+            setsum=each.setsum,
         )
+        fragments.append(with_digest(entry, each.xxh3))
         seq_no += 1
     return fragments

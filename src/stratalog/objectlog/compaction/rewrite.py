@@ -135,12 +135,6 @@ class Rewriter:
                 encoded.data,
                 Patience(self.runtime, self.options.timeout_s),
             )
-            entry = msgspec.structs.replace(
-                entry,
-                path=path,
-                num_bytes=len(encoded.data),
-                setsum=encoded.setsum,
-                rows=len(rows),
-                base=None,
-            )
+            entry = msgspec.structs.replace(entry, rows=len(rows), base=None)
+            entry = entry.linking(path, encoded)
         return Replaced(together, entry, portion.discarded, IndexSet.union(portion.dropped))

@@ -35,6 +35,7 @@ from stratalog.objectlog.stored.names import (
     check_note,
     writer_label,
 )
+from stratalog.objectlog.stored.object_digest import check_bytes, promised_digest, with_digest
 from stratalog.objectlog.stored.ownership import Kind, is_sweepable, own
 from stratalog.objectlog.stored.plan import (
     GARBAGE_PATH,

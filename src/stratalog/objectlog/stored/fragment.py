@@ -14,8 +14,8 @@
               another offset or time than it has (it came from the variant above) says so in two
               more columns, ``item_offset`` and ``item_timestamp_us``, so that its sum stays
 
-The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum``. ``num_bytes`` is
-the size of the object. Those of writers carry one append time for all their rows. ``base`` is the
+The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum, xxh3, xxh3_of``.
+``num_bytes`` is the size of the object, and the last two are its digest (``object_digest``). Those of writers carry one append time for all their rows. ``base`` is the
 URL of the log that owns the object, if that is another one (see ``objectlog.branch``). A sparse
 entry spans all that it replaces: ``count`` is the number of its rows, and ``seq_first`` the first
 of the sequence numbers of which ``seq_no`` is the last. Persisted: keep stable.
@@ -35,7 +35,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt, Invalid
+from stratalog.hashing import digest_of
 from stratalog.objectlog.stored.compression import Compression, compression_for
+from stratalog.objectlog.stored.object_digest import with_digest
 from stratalog.objectlog.stored.position import LogPosition, Natural
 from stratalog.objectlog.stored.record_sums import check_sum, sum_of_records
 from stratalog.objectlog.stored.stored_json import StoredObject
@@ -80,6 +82,15 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     base: str | None = None
     seq_first: Natural | None = None
     rows: Natural | None = msgspec.field(name="count", default=None)
+    xxh3: str | None = None
+    xxh3_of: str | None = None
+
+    def linking(self, path: str, encoded: EncodedFragment) -> Fragment:
+        """The same entry, for an object that was stored at this path."""
+        linked = msgspec.structs.replace(
+            self, path=path, num_bytes=len(encoded.data), setsum=encoded.setsum
+        )
+        return with_digest(linked, encoded.xxh3)
 
     @property
     def count(self) -> int:
@@ -120,8 +131,11 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class EncodedFragment:
+    """A fragment as it is to be put: its bytes, their digest, and the sum of its records."""
+
     data: bytes
     setsum: Setsum
+    xxh3: str
 
 
 def fragment_path(seq_no: int, incarnation: str, upload: int) -> str:
@@ -211,7 +225,8 @@ def _write(
         store_schema=False,
     ) as file:
         file.write_table(table, row_group_size=max(1, len(bodies)))
-    return EncodedFragment(room.slice(0, sink.tell()).to_pybytes(), setsum)
+    data = room.slice(0, sink.tell()).to_pybytes()
+    return EncodedFragment(data, setsum, digest_of(data))
 
 
 def _encoded_bytes_max(count: int, body_bytes: int) -> int:
