@@ -15,10 +15,11 @@
               more columns, ``item_offset`` and ``item_timestamp_us``, so that its sum stays
 
 The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum, xxh3, xxh3_of``.
-``num_bytes`` is the size of the object, and the last two are its digest (``object_digest``). Those of writers carry one append time for all their rows. ``base`` is the
-URL of the log that owns the object, if that is another one (see ``objectlog.branch``). A sparse
-entry spans all that it replaces: ``count`` is the number of its rows, and ``seq_first`` the first
-of the sequence numbers of which ``seq_no`` is the last. Persisted: keep stable.
+``num_bytes`` is the size of the object, and the last two are its digest (``object_digest``). Those
+of writers carry one append time for all their rows. ``base`` is the URL of the log that owns the
+object, if that is another one (see ``objectlog.branch``). A sparse entry spans all that it
+replaces: ``count`` is the number of its rows, and ``seq_first`` the first of the sequence numbers
+of which ``seq_no`` is the last. Persisted: keep stable.
 """
 
 from __future__ import annotations

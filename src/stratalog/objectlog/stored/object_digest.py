@@ -57,9 +57,9 @@ def promised_digest(entry: Linking) -> str | None:
     mark = _mark_of(entry.path)
     if entry.xxh3_of == mark and entry.xxh3 is not None:
         return entry.xxh3
-    if entry.xxh3 is not None and entry.xxh3_of is not None:
-        if is_of_another(entry.xxh3_of, mark):
-            return None
+    is_whole = entry.xxh3 is not None and entry.xxh3_of is not None
+    if is_whole and is_of_another(entry.xxh3_of or "", mark):
+        return None
     raise Corrupt(
         f"the digest in the entry of {entry.path} is damaged",
         path=entry.path,

@@ -5,11 +5,11 @@
     pointer   setsum, path_to_snapshot, depth, start, limit, num_bytes, xxh3, xxh3_of
 
 A snapshot over fragments has depth 1, one over those has depth 2. Its setsum is the sum of its
-children, and a pointer repeats it. ``num_bytes`` adds up the fragments below; ``xxh3`` and ``xxh3_of`` are
-the digest of the node itself (``object_digest``). wal3 gives a node
-with a single child that child's name, so a pointer may be deeper than the stored object; we write
-no such node. A pointer with a ``base`` leads into the log of that URL, and so does everything below
-it that does not name another. Persisted: keep stable.
+children, and a pointer repeats it. ``num_bytes`` adds up the fragments below; ``xxh3`` and
+``xxh3_of`` are the digest of the node itself (``object_digest``). wal3 gives a node with a single
+child that child's name, so a pointer may be deeper than the stored object; we write no such node. A
+pointer with a ``base`` leads into the log of that URL, and so does everything below it that does
+not name another. Persisted: keep stable.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Walking the tree below a manifest: only into nodes that overlap what is asked for.
 
-Nodes are immutable, checked against their pointer when read (their bytes first), and cached. A walk that goes on
-beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk that stops early has
-read one node of each level.
+Nodes are immutable, checked against their pointer when read (their bytes first), and cached. A walk
+that goes on beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk that stops
+early has read one node of each level.
 """
 
 import asyncio
