@@ -41,6 +41,7 @@ from stratalog.objectlog.stored import (
     as_fields,
     check_offset,
     copy_note_of,
+    encode_manifest,
     is_relative,
     load_any_manifest,
     writer_label,
@@ -175,7 +176,7 @@ class _Copy:
             copy=as_fields(note),
         )
         try:
-            await create(self._store, MANIFEST_PATH, manifest.to_json(), self._patience())
+            await create(self._store, MANIFEST_PATH, encode_manifest(manifest), self._patience())
         except Exists:
             return await self._begun(from_offset, to_offset)
         return note

@@ -32,6 +32,7 @@ from stratalog.objectlog.stored import (
     Snapshot,
     Span,
     UploadNames,
+    encode_manifest,
     load_manifest,
     sealed,
     with_digest,
@@ -185,7 +186,7 @@ class _Linking:
         incarnation = self._uploads[0].incarnation
         patience = Patience(self._runtime, self._timeout_s)
         settled = await put_linked(
-            self._store, candidate.to_json(), etag, fragments, incarnation, patience
+            self._store, encode_manifest(candidate), etag, fragments, incarnation, patience
         )
         if isinstance(settled, Landed):
             return None

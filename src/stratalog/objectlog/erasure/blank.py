@@ -15,6 +15,7 @@ from stratalog.objectlog.stored import (
     Manifest,
     UploadNames,
     decode_manifest,
+    encode_manifest,
     load_manifest,
     sealed,
     writer_label,
@@ -46,7 +47,8 @@ async def append_blank(
             stored = decode_manifest(blob.data)
             return judge(stored, [blank], names.incarnation) is Verdict.HAPPENED
 
-        settled = await swap(store, MANIFEST_PATH, candidate.to_json(), etag, is_ours, patience)
+        data = encode_manifest(candidate)
+        settled = await swap(store, MANIFEST_PATH, data, etag, is_ours, patience)
         if isinstance(settled, Landed) and settled.newer is None:
             return candidate
         current = settled.newer if isinstance(settled, Landed) else settled.current
