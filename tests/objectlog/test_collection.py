@@ -23,6 +23,7 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore, Puts
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, Trimmed
+from stratalog.objectlog.stored import decode_document
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
 from stratalog.store import MemoryStore, StoreLike
@@ -350,7 +351,7 @@ class TestBehaviour18Crashes:
             collector = sl.Collector(store, options=AT_ONCE)
             await collector.compute()
             blob = await store.get(GARBAGE_PATH)
-            plan = sl.Garbage.from_json(blob.data)
+            plan = decode_document(sl.Garbage, blob.data)
             kept = plan.snapshots_to_make[0].fragments[0]
             text = plan.to_json().replace(
                 kept.path.encode(), kept.path.encode()[:-9] + b"x.parquet"
