@@ -128,7 +128,7 @@ async def with_everything_beside(store: Store) -> Store:
     await sl.PinStore(store, owner="o").create("held", 5, 9)
     await sl.PolicyStore(store).set(sl.Policy(live=sl.Live(key="body")))
     await UploadGuard.register(store)
-    await sl.erase(store, IndexSet.of([8]), options=COMPACT)
+    await sl.erase(store, IndexSet.of([14]), options=COMPACT)
     collector = sl.Collector(store, options=COLLECT)
     await sl.CursorStore(store).create("other", 10)
     for cursor in await sl.CursorStore(store).list():

@@ -146,6 +146,7 @@ def test_a_whole_scrub_names_it_nobody_serves_it_and_nothing_is_deleted(shape: s
         store = await SHAPES[shape](MemoryStore(uuid.uuid4().hex))
         rows = await rows_of(store)
         assert (await sl.scrub(store, options=IN_PROCESS)).clean
+        await sl.sweep(store)
         for each in await reached(store):
             if each.is_covered:
                 for bad in chosen.sample([bad for _, bad in damaged(each.data)], SAMPLES):
@@ -235,6 +236,7 @@ def test_it_is_noticed_in_a_bucket(s3_url: str) -> None:
         chosen = random.Random(7)
         store = sl.open_store(s3_url)
         await append(store, *batches(9), tree=True)
+        await sl.sweep(store)
         for each in await reached(store):
             ((_, bad),) = chosen.sample([*damaged(each.data)], 1)
             await check_named(store, each, bad)

@@ -69,7 +69,7 @@ def _diagnose(data: bytes, entry: Fragment, error: Corrupt) -> Iterator[Damage]:
             expected=f"{entry.count} from {start} to {last}"
             if entry.is_sparse
             else f"{start} to {last}",
-            actual=f"{offsets.min()} to {offsets.max()}",
+            actual=f"{offsets.min()} to {offsets.max()}" if len(offsets) else "none",
         )
     else:
         yield about(

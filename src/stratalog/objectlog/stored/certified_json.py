@@ -18,6 +18,7 @@ _HASH = "sha3_256"
 
 class _State(msgspec.Struct):
     state: object = None
+    sha3_256: object = None
 
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -26,17 +27,19 @@ _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 def open_certificate(data: bytes, path: str | None) -> bytes:
     """The JSON of a stored certificate. ``Corrupt`` if it is not what was put."""
     try:
-        if msgspec.json.decode(data, type=_State).state != "done":
+        said = msgspec.json.decode(data, type=_State)
+        if said.state != "done" and said.sha3_256 is None:
             return open_json(data, path)
         parts = dict(_decode(data))
-        found, said = _hash_of({n: p for n, p in parts.items() if n != _HASH}), parts.get(_HASH)
+        found = _hash_of({name: part for name, part in parts.items() if name != _HASH})
+        stated = bytes(parts.get(_HASH, b"null")).decode()
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"not a certificate of an erasure: {error}", path=path) from None
-    if said is None or bytes(said) != b'"%b"' % found.encode() or _joined(parts) != data:
+    if stated != f'"{found}"' or _joined(parts) != data:
         raise Corrupt(
             f"{path or 'a certificate'} says something else than when it was written",
             path=path,
-            expected=None if said is None else bytes(said).decode(errors="replace"),
+            expected=stated,
             actual=found,
         )
     return data

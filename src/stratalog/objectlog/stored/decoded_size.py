@@ -4,7 +4,7 @@ A stored object of a kilobyte can stand for gigabytes: a codec repeats a byte, a
 What a writer has stored is bounded by the format, and anything beyond it is refused:
 
     bodies      2 GiB, which is what one Arrow column holds
-    a codec     zstd, the densest, gives at most 128 KiB for 4 bytes
+    a codec     zstd, the densest that is written, gives at most 128 KiB for 4 bytes
     records     each has a length of 4 bytes before it is compressed
 
 The footer says how large the columns are without their codec. A dictionary and shared prefixes make
@@ -12,9 +12,13 @@ them larger again. We write neither, but wal3 writes dictionaries: such a column
 once the lengths behind its indices add up to no more than is allowed.
 """
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from stratalog.objectlog.stored.parquet_footer import columns_in
 
 BODY_BYTES_MAX = 2**31 - 1
 ENVELOPE_BYTES_MAX = 64 * 1024
@@ -23,8 +27,8 @@ ENVELOPE_BYTES_MAX = 64 * 1024
 EXPANSION_MAX = 32 * 1024
 LENGTH_BYTES = 4
 
-_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP", "LZ4", "LZ4_RAW"})
-_REPEATING = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"})
+PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 2, 7, 8
+_REPEATING = frozenset({PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY})
 
 
 class Oversized(ValueError):
@@ -42,30 +46,27 @@ def encoded_bytes_max(count: int, body_bytes: int) -> int:
 
 def read_bounded(data: bytes, file: pq.ParquetFile) -> pa.Table:
     """All columns of a fragment. ``Oversized`` if they would be larger than a fragment can be."""
-    metadata = file.metadata
-    count, allowed = metadata.num_rows, min(BODY_BYTES_MAX, EXPANSION_MAX * len(data))
+    count, allowed = file.metadata.num_rows, min(BODY_BYTES_MAX, EXPANSION_MAX * len(data))
     if count * LENGTH_BYTES > EXPANSION_MAX * len(data):
         raise Oversized(f"{len(data)} bytes cannot hold {count} records")
-    size, repeated = 0, 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        size += group.total_byte_size
-        for column in map(group.column, range(2, group.num_columns)):
-            if column.compression not in _CODECS:
-                raise Oversized(f"{column.compression} is no codec of a fragment")
-            if not _REPEATING.isdisjoint(column.encodings):
-                repeated += column.total_uncompressed_size * column.num_values
+    columns = [column for group in columns_in(data) for column in group]
+    size = sum(column.decoded_bytes for column in columns)
     if size > encoded_bytes_max(count, allowed):
         raise Oversized(f"it would be decoded to {size} bytes, and {allowed} are allowed")
+    repeated = sum(
+        column.decoded_bytes * column.values
+        for column in columns
+        if not _REPEATING.isdisjoint(column.encodings)
+    )
     if repeated > allowed:
-        return _read_repeating(data, metadata, allowed)
+        return _read_repeating(data, file.schema_arrow.names, allowed)
     return file.read(use_threads=False)
 
 
-def _read_repeating(data: bytes, metadata: pq.FileMetaData, allowed: int) -> pa.Table:
+def _read_repeating(data: bytes, names: Sequence[str], allowed: int) -> pa.Table:
     """The columns of a fragment that stores each body once and refers to it."""
-    names = [metadata.schema.column(number).name for number in range(metadata.num_columns)]
     source = pa.BufferReader(data)
-    file = pq.ParquetFile(source, pre_buffer=False, read_dictionary=names[2:])
+    file = pq.ParquetFile(source, pre_buffer=False, read_dictionary=list(names[2:]))
     table = file.read(use_threads=False)
     for number in range(2, table.num_columns):
         column = table.column(number)
