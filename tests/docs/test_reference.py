@@ -13,12 +13,12 @@ import pytest
 
 import stratalog as sl
 from docs.markdown_files import DOCS, ROOT, blocks_of, table_of
-from stratalog.objectlog.stored.manifest import decode_manifest, encode_manifest
-from stratalog.objectlog.stored.object_digest import promised_digest
 from stratalog import ScrubOptions, SweepOptions, errors
 from stratalog.cli.exits import EXITS
 from stratalog.objectlog.check.damage import DamageKind
 from stratalog.objectlog.holds.upload_guard import StoredUploadGuard
+from stratalog.objectlog.stored.manifest import decode_manifest, encode_manifest
+from stratalog.objectlog.stored.object_digest import promised_digest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage
 from stratalog.objectlog.stored.stored_json import decode_document
 from stratalog.segments import DiskDamageKind, DiskOptions

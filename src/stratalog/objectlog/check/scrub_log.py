@@ -126,6 +126,14 @@ def _begun(store: Store, resume: ScrubReport | int | None) -> ScrubReport:
     return ScrubReport(url=store.url, first_offset=resume, next_offset=resume)
 
 
+def _json_object(data: bytes, path: str) -> object:
+    """Some document, of which a scrub knows no more than that it is one."""
+    try:
+        return msgspec.json.decode(open_json(data, path), type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not a JSON object: {error}", path=path) from None
+
+
 async def _processes_worthwhile(manifest: Manifest) -> int:
     """None if threads hash on all cores at once, else one a core.
 
@@ -221,7 +229,7 @@ class _Scrub:
         decode_plan, decode_policy = (partial(decode_document, each) for each in (Garbage, Policy))
         await self._decoded(GARBAGE_PATH, decode_plan, DamageKind.PLAN_UNREADABLE)
         await self._decoded(POLICY_PATH, decode_policy, DamageKind.POLICY_UNREADABLE)
-        await self._decoded(INDEX_PATH, open_json, DamageKind.INDEX_UNREADABLE)
+        await self._decoded(INDEX_PATH, _json_object, DamageKind.INDEX_UNREADABLE)
 
     async def _examine_cursors(self, first_offset: int) -> None:
         """Cursors are listed after the manifest was read: the start of a log only goes up."""
