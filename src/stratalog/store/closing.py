@@ -66,7 +66,8 @@ def _was_rewritten(data: bytes) -> bool:
     said = _closing_of(data)
     if said is None or not (isinstance(said.write_id, str) and isinstance(said.xxh3_of, str)):
         return False
-    return sum(a != b for a, b in zip_longest(said.write_id, said.xxh3_of)) > 1
+    differing = [a for a, b in zip_longest(said.write_id, said.xxh3_of) if a != b]
+    return len(differing) > 1
 
 
 def _closing_of(data: bytes) -> _Closing | None:
