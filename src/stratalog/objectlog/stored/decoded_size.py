@@ -29,6 +29,8 @@ LENGTH_BYTES = 4
 
 PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 2, 7, 8
 _REPEATING = frozenset({PLAIN_DICTIONARY, DELTA_BYTE_ARRAY, RLE_DICTIONARY})
+NUMBERS = 2
+"""The columns before the bodies. What they become follows from the number of records."""
 
 
 class Oversized(ValueError):
@@ -49,16 +51,19 @@ def read_bounded(data: bytes, file: pq.ParquetFile) -> pa.Table:
     count, allowed = file.metadata.num_rows, min(BODY_BYTES_MAX, EXPANSION_MAX * len(data))
     if count * LENGTH_BYTES > EXPANSION_MAX * len(data):
         raise Oversized(f"{len(data)} bytes cannot hold {count} records")
-    columns = [column for group in columns_in(data) for column in group]
-    size = sum(column.decoded_bytes for column in columns)
+    groups = columns_in(data)
+    size = sum(column.decoded_bytes for group in groups for column in group)
     if size > encoded_bytes_max(count, allowed):
         raise Oversized(f"it would be decoded to {size} bytes, and {allowed} are allowed")
-    repeated = sum(
-        column.decoded_bytes * column.values
-        for column in columns
+    repeating = [
+        column
+        for group in groups
+        for column in group[NUMBERS:]
         if not _REPEATING.isdisjoint(column.encodings)
-    )
-    if repeated > allowed:
+    ]
+    if sum(column.decoded_bytes * column.values for column in repeating) > allowed:
+        if any(DELTA_BYTE_ARRAY in column.encodings for column in repeating):
+            raise Oversized("nothing says how large its shared prefixes become")
         return _read_repeating(data, file.schema_arrow.names, allowed)
     return file.read(use_threads=False)
 
@@ -66,9 +71,9 @@ def read_bounded(data: bytes, file: pq.ParquetFile) -> pa.Table:
 def _read_repeating(data: bytes, names: Sequence[str], allowed: int) -> pa.Table:
     """The columns of a fragment that stores each body once and refers to it."""
     source = pa.BufferReader(data)
-    file = pq.ParquetFile(source, pre_buffer=False, read_dictionary=list(names[2:]))
+    file = pq.ParquetFile(source, pre_buffer=False, read_dictionary=list(names[NUMBERS:]))
     table = file.read(use_threads=False)
-    for number in range(2, table.num_columns):
+    for number in range(NUMBERS, table.num_columns):
         column = table.column(number)
         if not pa.types.is_dictionary(column.type):
             continue
