@@ -14,10 +14,12 @@ import msgspec
 from bench.object_log.counting import CountingStore
 from bench.object_log.workload import FRAGMENT_BYTES, WRITER, make_bodies
 from stratalog import Fragment, LogPosition, Manifest, Setsum, Snapshot, WriterOptions
+from stratalog.hashing import digest_of
 from stratalog.objectlog.append.committer import CommitOutcome, Committer, Upload
 from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.stored.fragment import encode_fragment
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, encode_manifest
+from stratalog.objectlog.stored.object_digest import with_digest
 from stratalog.runtime import DEFAULT_RUNTIME
 
 FIRST_SEQ_NO = 1_000_000
@@ -76,7 +78,7 @@ class Growth:
             initial_offset=LogPosition(FIRST_OFFSET, FIRST_TIMESTAMP_US),
             initial_seq_no=FIRST_SEQ_NO,
         )
-        etag = await self._store.put_if_absent(MANIFEST_PATH, manifest.to_json())
+        etag = await self._store.put_if_absent(MANIFEST_PATH, encode_manifest(manifest))
         context = WriterContext(self._store, WRITER, WriterOptions(), DEFAULT_RUNTIME)
         return Committer(context, manifest, etag)
 
@@ -84,13 +86,13 @@ class Growth:
         seq_no = FIRST_SEQ_NO + index
         path = committer.names.fragment(seq_no)
         timestamp_us = FIRST_TIMESTAMP_US + index * TIME_PER_FRAGMENT_US
-        num_bytes = FRAGMENT_BYTES + index % 5000
+        num_bytes, xxh3 = FRAGMENT_BYTES + index % 5000, digest_of(path.encode())
         setsum = self._setsums[index % len(self._setsums)]
         if index in self._with_data:
             encoded = encode_fragment(first_offset_of(index), timestamp_us, self._bodies)
-            num_bytes, setsum = len(encoded.data), encoded.setsum
+            num_bytes, setsum, xxh3 = len(encoded.data), encoded.setsum, encoded.xxh3
             await self._store.put_if_absent(path, encoded.data)
-        return Fragment(
+        entry = Fragment(
             path=path,
             seq_no=seq_no,
             start=LogPosition(first_offset_of(index), timestamp_us),
@@ -98,6 +100,7 @@ class Growth:
             num_bytes=num_bytes,
             setsum=setsum,
         )
+        return with_digest(entry, xxh3)
 
     async def _delete_replaced(self, before: Manifest, after: Manifest) -> None:
         """Delete nodes that left the root, unless a new node leads to them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.object_log.bulk import bulk
 from bench.object_log.contention import contention
 from bench.object_log.delayed import delayed
+from bench.object_log.digests import digests
 from bench.object_log.idle import idle
 from bench.object_log.iteration import iteration
 from bench.object_log.lone import lone
@@ -21,6 +22,7 @@ OBJECT_LOG = Bench(
         "lone": lone,
         "delayed": delayed,
         "iteration": iteration,
+        "digests": digests,
         "scale": scale,
         "idle": idle,
         "contention": contention,

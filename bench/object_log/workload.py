@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from random import Random
 
+import msgspec
+
 from bench.places import Place
 from stratalog.objectlog.append.uploader import ENCODE_INLINE_BYTES_MAX
 from stratalog.objectlog.options import KIB, MIB, RECORD_OVERHEAD_BYTES, WriterOptions
@@ -21,7 +23,7 @@ from stratalog.objectlog.stored.fragment import (
     encode_fragment,
     fragment_path,
 )
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, encode_manifest
 from stratalog.objectlog.stored.position import LogPosition
 from stratalog.objectlog.tree.link_fragments import link
 from stratalog.runtime import DEFAULT_RUNTIME
@@ -121,7 +123,7 @@ async def put_fragments_and_manifests(
         manifest = link(
             started, [_as_next(started, fragment)], INCARNATION, WRITER, DEFAULT_RUNTIME.new_id()
         )
-        etag = await store.put_if_match(MANIFEST_PATH, manifest.to_json(), etag)
+        etag = await store.put_if_match(MANIFEST_PATH, encode_manifest(manifest), etag)
 
 
 async def start_manifest(store: Store, entries: int = 12) -> tuple[Manifest, str]:
@@ -132,7 +134,7 @@ async def start_manifest(store: Store, entries: int = 12) -> tuple[Manifest, str
     for number in range(1, entries + 1):
         entry = _entry(number, number, 1, timestamp_us, encoded)
         manifest = link(manifest, [entry], INCARNATION, WRITER, DEFAULT_RUNTIME.new_id())
-    etag = await store.put_if_absent(MANIFEST_PATH, manifest.to_json())
+    etag = await store.put_if_absent(MANIFEST_PATH, encode_manifest(manifest))
     return manifest, etag
 
 
@@ -161,25 +163,25 @@ async def _put_fragment(store: Store, seq_no: int, first_offset: int, batch: Bat
 def _entry(
     seq_no: int, first_offset: int, count: int, timestamp_us: int, encoded: EncodedFragment
 ) -> Fragment:
-    return Fragment(
-        path=fragment_path(seq_no, INCARNATION, seq_no),
+    path = fragment_path(seq_no, INCARNATION, seq_no)
+    entry = Fragment(
+        path=path,
         seq_no=seq_no,
         start=LogPosition(first_offset, timestamp_us),
         limit=LogPosition(first_offset + count, timestamp_us),
         num_bytes=len(encoded.data),
         setsum=encoded.setsum,
     )
+    return entry.linking(path, encoded)
 
 
 def _as_next(manifest: Manifest, fragment: Fragment) -> Fragment:
     """The entry moved to the end of the manifest, so that all manifests are of equal size."""
     tail = manifest.tail
     limit = LogPosition(tail.offset + fragment.count, fragment.limit.timestamp_us)
-    return Fragment(
-        path=fragment.path,
+    return msgspec.structs.replace(
+        fragment,
         seq_no=manifest.next_seq_no,
         start=LogPosition(tail.offset, fragment.start.timestamp_us),
         limit=limit,
-        num_bytes=fragment.num_bytes,
-        setsum=fragment.setsum,
     )

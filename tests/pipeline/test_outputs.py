@@ -30,13 +30,14 @@ from stratalog.errors import (
 )
 from stratalog.herd import Herd
 from stratalog.herd.names import log_store
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
 from stratalog.pipeline.outputs.output import Output, OutputFile, decode_output, folder_of
 from stratalog.pipeline.outputs.publish import OutputState
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import MemoryStore
 from stratalog.store.cas import Patience, put_once
+from stratalog.store.closing import open_json
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Store
 from stratalog.testing import Faults, History, Simulation, StoreCall, simulate
@@ -274,7 +275,8 @@ class TestPublication:
             root, log_id = await merged_thrice()
             path = f"{folder_of(JOB, log_id)}/OUTPUT"
             blob = await root.get(path)
-            changed = {**json.loads(blob.data), "write_id": "other", "colour": "green"}
+            before = json.loads(open_json(blob.data, None))
+            changed = {**before, "write_id": "other", "colour": "green"}
             await root.put_if_match(path, json.dumps(changed).encode(), blob.etag)
             await Worker(root).merge(log_id)
             assert json.loads((await root.get(path)).data)["colour"] == "green"
@@ -364,7 +366,7 @@ class TestLooking:
             await Worker(root).merge(log_id)
             store = log_store(root, log_id)
             blob = await store.get(MANIFEST_PATH)
-            manifest = sl.Manifest.from_json(blob.data)
+            manifest = decode_manifest(blob.data)
             shorter = msgspec.structs.replace(
                 manifest, fragments=manifest.fragments[:-1], write_id="shorter"
             )

@@ -181,7 +181,7 @@ def _actual_sum(
     """What the records that were read add up to, as far as they could be hashed."""
     if isinstance(found, StratalogError):
         return None
-    if not damages:
+    if all(each.kind is DamageKind.FRAGMENT_DIGEST for each in damages):
         return entry.setsum  # the decoder has hashed every record, and refuses another sum
     sums = [each.actual for each in damages if each.kind is DamageKind.FRAGMENT_SUM]
     return Setsum.from_hexdigest(sums[0]) if sums and isinstance(sums[0], str) else None

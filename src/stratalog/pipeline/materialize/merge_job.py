@@ -77,7 +77,8 @@ class MaterializeOptions:
     """How many logs share one Spark job at most."""
 
     verify: bool = True
-    """Whether each record is hashed: what is merged may be collected from the log afterwards."""
+    """Whether the bytes of each fragment are compared with its digest, or its records hashed where
+    it has none: what is merged may be collected from the log afterwards."""
 
     def __post_init__(self) -> None:
         check_job(self.job, self.cursor)
