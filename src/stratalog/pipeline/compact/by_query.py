@@ -89,7 +89,8 @@ def live_by_query(
 
     One that is not ``trusted``, since it was stored by somebody else, may use what a policy may.
     """
-    with pinned_log(spark, place, to_offset=up_to) as records:
+    # Through the library: what damaged bytes say must not decide what lives.
+    with pinned_log(spark, place, via="arrow", to_offset=up_to) as records:
         records.createOrReplaceTempView(VIEW)
         try:
             with readable_spark_errors(), asked_of("the query does not say what lives"):
