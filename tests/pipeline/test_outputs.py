@@ -37,6 +37,7 @@ from stratalog.pipeline.outputs.publish import OutputState
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import MemoryStore
 from stratalog.store.cas import Patience, put_once
+from stratalog.store.closing import open_json
 from stratalog.store.prefixed import PrefixedStore
 from stratalog.store.protocol import Store
 from stratalog.testing import Faults, History, Simulation, StoreCall, simulate
@@ -274,7 +275,8 @@ class TestPublication:
             root, log_id = await merged_thrice()
             path = f"{folder_of(JOB, log_id)}/OUTPUT"
             blob = await root.get(path)
-            changed = {**json.loads(blob.data), "write_id": "other", "colour": "green"}
+            before = json.loads(open_json(blob.data, None))
+            changed = {**before, "write_id": "other", "colour": "green"}
             await root.put_if_match(path, json.dumps(changed).encode(), blob.etag)
             await Worker(root).merge(log_id)
             assert json.loads((await root.get(path)).data)["colour"] == "green"

@@ -1,6 +1,6 @@
 """A store that loses bits: something of a log is flipped or cut, and nobody may believe it.
 
-A log of any shape is written by the processes of ``scenario``'s kind. Then, again and again, one
+One process writes a log of some shape. Then, again and again, one
 object that it reaches is damaged in one place. A reader must refuse the log, and a scrub must name
 the object. When it is mended, the log reads as before, also with every record hashed.
 
@@ -15,7 +15,7 @@ from simulation.promises import promise
 from simulation.world import TIMEOUT_S, OneLog, run_world
 from stratalog.errors import Corrupt
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
-from stratalog.testing import Row, Simulation
+from stratalog.testing import Faults, Row, Simulation
 
 APPENDS = (1, 2, 5, 12)
 DAMAGES = 6
@@ -40,8 +40,9 @@ class Damaging(OneLog):
         )
 
     async def live(self) -> None:
-        runtime = self.simulation.runtime
-        async with sl.LogWriter.open(self.store, options=self.options(), runtime=runtime) as log:
+        node = self.simulation.node("writer", self.bucket, Faults())
+        options = self.options()
+        async with sl.LogWriter.open(node.store, options=options, runtime=node.runtime) as log:
             for _ in range(self.random.choice(APPENDS)):
                 await log.append_many([self.body() for _ in range(self.random.randint(1, 4))])
 

@@ -78,8 +78,9 @@ class MaterializeOptions:
     """How many logs share one Spark job at most."""
 
     verify: Verify = True
-    """What is checked of each fragment, as a reader does: what is merged may be collected from the
-    log afterwards. ``"records"`` also hashes each record."""
+    """Whether the bytes of each fragment are compared with its digest, or its records hashed where
+    it has none: what is merged may be collected from the log afterwards. ``"records"`` does both.
+    """
 
     def __post_init__(self) -> None:
         check_job(self.job, self.cursor)
