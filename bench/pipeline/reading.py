@@ -14,15 +14,15 @@ from bench.pipeline.spark import read_all, seconds_of, spark
 from bench.places import DirectoryPlace
 from bench.session import Session
 from stratalog import LogWriter
-from stratalog.pipeline.read.dataframes import Via, read_log
+from stratalog.pipeline.read.dataframes import Check, Via, read_log
 
 SCHEMA = "offset bigint, timestamp_us bigint, body binary"
 SIZES = {"100 B": (100, 2_000_000), "1 KiB": (1024, 400_000)}
 """How many records of each size make a log of a few hundred megabytes."""
 
 PER_CALL = 10_000
-TARGETS: dict[tuple[Via, bool], float | None] = {
-    ("native", False): 0.9,
+TARGETS: dict[tuple[Via, Check], float | None] = {
+    ("native", None): 0.9,
     ("arrow", False): 0.5,
     ("arrow", True): None,
 }
@@ -49,7 +49,7 @@ async def _compare(session: Session, place: DirectoryPlace, size: str) -> None:
         rows = spark().read.schema(SCHEMA).option("recursiveFileLookup", "true")
         return megabytes / seconds_of(lambda: read_all(rows.parquet(folder)))
 
-    def ours(via: Via, verify: bool) -> Side:
+    def ours(via: Via, verify: Check) -> Side:
         async def side() -> float:
             return megabytes / seconds_of(
                 lambda: read_all(read_log(spark(), url, via=via, verify=verify))

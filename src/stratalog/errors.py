@@ -11,7 +11,7 @@
     ├── Unavailable      the store does not answer: retry later
     ├── NotFound         there is nothing under this name
     ├── Exists           there is already something under this name
-    ├── Denied           credentials or permissions are missing
+    ├── Denied           credentials or permissions are missing, or a policy does what it may not
     ├── Closed           this object was closed: open a new one
     ├── Corrupt          the stored bytes are wrong: alarm a person
     └── Invalid          the call itself is wrong: fix it
@@ -146,7 +146,8 @@ class Exists(StratalogError):
 
 
 class Denied(StratalogError):
-    """The store refused the credentials, or they lack a permission."""
+    """The store refused the credentials, or they lack a permission. Or the SQL of a stored policy
+    does more than it may: ``actual`` names it."""
 
     kind = "denied"
     default_hint = "Check the credentials and their permissions (docs/permissions.md)."

@@ -15,6 +15,12 @@ from stratalog.cli.values import size_bytes
 KEY = "get_json_object(string(body), '$.key')"
 
 
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark says of the SQL is asked in ``tests/pipeline/test_policy_sql.py``."""
+    monkeypatch.setattr("stratalog.pipeline.session.can_run_here", lambda: False)
+
+
 def new_herd(*names: str) -> str:
     root = new_url()
 

@@ -249,7 +249,7 @@ def test_one_that_fails_does_not_stop_the_others(spark: SparkSession, tmp_path: 
     assert report.failure is None
     (compacted, _) = report.stages
     assert (compacted.logs, compacted.records, len(compacted.troubles)) == (1, DEAD, 4)
-    assert compacted.corrupt == 1
+    assert compacted.corrupt == 2
     for name in names:
         told = any(f"the log {name}:" in each for each in compacted.troubles)
         assert told is (name != "good"), name

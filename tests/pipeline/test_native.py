@@ -213,7 +213,7 @@ class TestChoice:
         frame = read_log(spark, url, verify=True, pin_s=None)
         assert "FileScan" not in frame._jdf.queryExecution().toString()
         assert rows_of(frame) == rows
-        with pytest.raises(Invalid, match="it checks no sums"):
+        with pytest.raises(Invalid, match="it decodes without us"):
             read_log(spark, url, via="native", verify=True)
 
     def test_a_list_that_spark_does_not_take_is_read_through_arrow(

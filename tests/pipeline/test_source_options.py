@@ -42,7 +42,7 @@ def test_without_options_all_is_read_and_pinned_for_an_hour() -> None:
         False,
         None,
         False,
-        False,
+        True,
     )
     assert (options.pin_s, options.split_bytes) == (PIN_S, SPLIT_BYTES)
 
@@ -147,7 +147,7 @@ def test_an_option_of_the_other_kind_of_read_is_refused_with_its_counterpart() -
         ("pinSeconds", "nan", "seconds"),
         ("pinSeconds", "an hour", "seconds"),
         ("splitBytes", "64m", "whole number"),
-        ("verify", "", '"true" or "false"'),
+        ("verify", "bytes", '"true", "records" or "false"'),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_allowed(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stratalog.pipeline.compact import HerdCompact as HerdCompact
     from stratalog.pipeline.compact import HerdCompactOptions as HerdCompactOptions
     from stratalog.pipeline.compact import LogRetained as LogRetained
+    from stratalog.pipeline.compact import check_policy as check_policy
     from stratalog.pipeline.compact import compact_by_key as compact_by_key
     from stratalog.pipeline.compact import compact_herd as compact_herd
     from stratalog.pipeline.compact import compact_log as compact_log
@@ -73,8 +74,8 @@ _NAMES = {
     """,
     "collect": "HerdCollect HerdCollectOptions collect_herd",
     "compact": """
-        ByKey CompactedLog CompactedLogs HerdCompact HerdCompactOptions LogRetained compact_by_key
-        compact_herd compact_log compact_logs_by_key erase_where live_set matching
+        ByKey CompactedLog CompactedLogs HerdCompact HerdCompactOptions LogRetained check_policy
+        compact_by_key compact_herd compact_log compact_logs_by_key erase_where live_set matching
     """,
     "data_source": "register",
     "jobs": "Trouble",

@@ -35,6 +35,8 @@ from stratalog.pipeline.spark import (
     check_conf,
     choose_place,
     default_settings,
+    find_java,
+    is_remote,
     jvm_environment,
     launch_jvm,
     readable_spark_errors,
@@ -46,7 +48,7 @@ from stratalog.pipeline.spark import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["has_session", "open_session", "require_pyspark", "session"]
+__all__ = ["can_run_here", "has_session", "open_session", "require_pyspark", "session"]
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECT_PORT = 15002
@@ -107,6 +109,21 @@ def session(
     finally:
         if not existed:
             _stop(spark)
+
+
+def can_run_here() -> bool:
+    """Whether a session that is not remote is open in this process, or could be opened."""
+    if _missing_packages():
+        return False
+    if has_session():
+        return not is_remote(open_session())
+    if "SPARK_REMOTE" in os.environ:
+        return False
+    try:
+        find_java()
+    except Invalid:
+        return False
+    return True
 
 
 def has_session() -> bool:
@@ -214,12 +231,16 @@ def _stop(spark: SparkSession) -> None:
 
 def require_pyspark() -> None:
     """To be called before a module is imported that imports Spark."""
-    missing = [package for package in ("pyspark", "pandas") if not has_module(package)]
+    missing = _missing_packages()
     if missing:
         raise Invalid(
             f"Spark is not installed: there is no package {' and no package '.join(missing)}",
             hint='Install it: `pip install "stratalog[spark]"`.',
         )
+
+
+def _missing_packages() -> list[str]:
+    return [package for package in ("pyspark", "pandas") if not has_module(package)]
 
 
 def _require_connect(url: str) -> None:

@@ -11,4 +11,5 @@ from stratalog.pipeline.compact.by_policy import (
 from stratalog.pipeline.compact.by_query import compact_log, live_set
 from stratalog.pipeline.compact.erase import erase_where, matching
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
+from stratalog.pipeline.compact.policy_sql import check_policy
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks

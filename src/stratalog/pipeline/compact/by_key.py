@@ -182,10 +182,7 @@ class _Judging:
             return
         try:
             places = [(below(self._job.place, f"logs/{each.ref.log_id}"), each) for each in states]
-            # The library says more about a log that cannot be read than Spark does.
-            answers = _answers(
-                self._job.spark, self._rule, places, self._expired_by_us, native=False
-            )
+            answers = _answers(self._job.spark, self._rule, places, self._expired_by_us)
         except StratalogError as error:
             self._go_on_after(error, states)
         else:
@@ -209,8 +206,6 @@ def _answers(
     rule: KeyRule,
     places: Sequence[tuple[str, KeyState]],
     expired_by_us: int,
-    *,
-    native: bool = True,
 ) -> list[Answer]:
     """Ask about these logs, whose new records are pinned meanwhile."""
     planned = loop_thread().run(lambda: _plan_all(places))
@@ -220,7 +215,7 @@ def _answers(
             Question(part, state, expired_by_us)
             for part, (_, state) in zip(parts, places, strict=True)
         ]
-        return ask(spark, rule, questions, native=native)
+        return ask(spark, rule, questions)
     finally:
         for each in planned:
             loop_thread().run(each.release)

@@ -30,6 +30,7 @@ from stratalog.pipeline.compact.apply_verdict import CompactedLog, compacted_log
 from stratalog.pipeline.compact.by_key import compact_logs_by_key
 from stratalog.pipeline.compact.by_query import live_by_query
 from stratalog.pipeline.compact.key_rule import GRACE_S, ByKey
+from stratalog.pipeline.compact.policy_sql import check_live
 from stratalog.pipeline.jobs import Dropped, HerdJob, LogRef, Trouble, require
 from stratalog.pipeline.spark import OnProgress
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -51,6 +52,10 @@ class HerdCompactOptions:
 
     here_max: int = 32
     """So many logs are rewritten by this process, more by Spark's tasks."""
+
+    trust_policies: bool = False
+    """Whether the SQL of a policy may use all that the session has: functions that call Java,
+    files, tables, functions of your own. Then to set a policy is to run code here."""
 
     def __post_init__(self) -> None:
         require(self.here_max >= 0, "here_max is not negative")
@@ -176,6 +181,8 @@ class _Compaction:
         """All logs of one rule in one job."""
         assert live.key is not None
         try:
+            if not self.options.trust_policies:
+                check_live(self.job.spark, live)
             grace_s = GRACE_S if live.grace_s is None else live.grace_s
             done = compact_logs_by_key(
                 self.job.spark,
@@ -203,8 +210,9 @@ class _Compaction:
             assert rule is not None
             assert rule.sql is not None
             url = log_store(open_store(self.job.place), each.ref.id).url
+            trusted = self.options.trust_policies
             try:
-                live = live_by_query(self.job.spark, url, rule.sql, each.tail)
+                live = live_by_query(self.job.spark, url, rule.sql, each.tail, trusted=trusted)
             except StratalogError as error:
                 self._fail(each, error)
             else:

@@ -19,12 +19,12 @@ from stratalog.objectlog import CompactOptions
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS, Compacted, Compactor, OnProgress
 from stratalog.objectlog.stored import load_manifest
 from stratalog.pipeline.compact.key_rule import asked_of
+from stratalog.pipeline.compact.policy_sql import VIEW, asked_query
 from stratalog.pipeline.compact.rewrite_tasks import rewriting_in_tasks
 from stratalog.pipeline.read import Place, pinned_log
 from stratalog.pipeline.spark import absolute_url, readable_spark_errors
 from stratalog.store import open_store
 
-VIEW = "log"
 WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 _SETS = pa.schema([pa.field("live", pa.binary(), nullable=False)])
@@ -44,12 +44,13 @@ def compact_log(
     ``live`` is a query over the view ``log`` (``offset, timestamp, body``) whose one column is the
     offsets that live, or a DataFrame of them, or the set itself. A query is asked about all records
     that are there now, or those before ``up_to``; a DataFrame or a set says nothing about where its
-    owner stopped reading, so there ``up_to`` is needed.
+    owner stopped reading, so there ``up_to`` is needed. A query may use all that the session has:
+    it is the caller's own. That of a stored policy may not (``compact_herd``).
     """
     place = absolute_url(url)
     if isinstance(live, str):
         up_to = tail_of(place) if up_to is None else min(up_to, tail_of(place))
-        found = live_by_query(spark, place, live, up_to)
+        found = live_by_query(spark, place, live, up_to, trusted=True)
     elif up_to is None:
         raise Invalid(
             "up_to says where the owner of this set stopped reading",
@@ -81,14 +82,19 @@ def live_set(frame: DataFrame) -> IndexSet:
     return IndexSet.union(IndexSet.from_bytes(bytes(row["live"])) for row in rows)
 
 
-def live_by_query(spark: SparkSession, place: str, query: str, up_to: int) -> IndexSet:
-    """What lives before ``up_to``, as a query over the view ``log`` says."""
-    with pinned_log(spark, place, to_offset=up_to) as records:
+def live_by_query(
+    spark: SparkSession, place: str, query: str, up_to: int, *, trusted: bool
+) -> IndexSet:
+    """What lives before ``up_to``, as a query over the view ``log`` says.
+
+    One that is not ``trusted``, since it was stored by somebody else, may use what a policy may.
+    """
+    # Through the library: what damaged bytes say must not decide what lives.
+    with pinned_log(spark, place, via="arrow", to_offset=up_to) as records:
         records.createOrReplaceTempView(VIEW)
         try:
             with readable_spark_errors(), asked_of("the query does not say what lives"):
-                frame = spark.sql(f"SELECT * FROM (\n{query}\n)")  # a question, no command
-                return live_set(frame)
+                return live_set(asked_query(spark, query, trusted=trusted))
         finally:
             spark.catalog.dropTempView(VIEW)
 

@@ -4,15 +4,14 @@
     orders, one for each bucket ─────► (with the rows of the last run, which it fetches)
 
 One query for all logs. Only new records go through Spark's shuffle; the rows of the last run lie in
-the buckets that they belong to. The records are read natively if they are of one log and Spark
-reaches its files, otherwise through the library.
+the buckets that they belong to. The records are read through the library, which checks the bytes:
+what a damaged record says must not decide what lives.
 """
 
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -29,14 +28,7 @@ from stratalog.pipeline.compact.key_state import UNIT_ROWS, KeyState
 from stratalog.pipeline.compact.key_tasks import UnitDone, UnitWork, judge_units
 from stratalog.pipeline.compact.key_verdict import Verdict
 from stratalog.pipeline.materialize import is_fault_of_data
-from stratalog.pipeline.read import (
-    SPLIT_BYTES,
-    Part,
-    native_frame,
-    records_of,
-    split_evenly,
-    why_not_native,
-)
+from stratalog.pipeline.read import SPLIT_BYTES, Part, records_of, split_evenly
 from stratalog.pipeline.spark import (
     HERD_RECORDS_DDL,
     PICKLED_DDL,
@@ -134,20 +126,15 @@ class Answer:
     """Whether they are without the rows that were gone before."""
 
 
-def ask(
-    spark: SparkSession, rule: KeyRule, questions: Sequence[Question], *, native: bool
-) -> list[Answer]:
-    """Judge the records of all these logs. Raises if that cannot be done for one of them.
-
-    The new records of a single log may be read natively.
-    """
+def ask(spark: SparkSession, rule: KeyRule, questions: Sequence[Question]) -> list[Answer]:
+    """Judge the records of all these logs. Raises if that cannot be done for one of them."""
     orders = [[*question.orders(number)] for number, question in enumerate(questions)]
     codes, units = [], 0
     for several in orders:
         codes.append(units << BUCKET_BITS | len(several))
         units += len(several)
     frame = _orders(spark, [work for several in orders for work in several])
-    fresh = _new_rows(spark, rule, questions, codes, native)
+    fresh = _new_rows(spark, rule, questions, codes)
     if fresh is not None:
         frame = fresh.unionAll(frame)
     rows = sum(question.rows for question in questions)
@@ -184,25 +171,17 @@ def _new_rows(
     rule: KeyRule,
     questions: Sequence[Question],
     codes: Sequence[int],
-    native: bool,
 ) -> DataFrame | None:
     """The rows of new records, each with the number of its unit. None if nothing is new."""
     if not any(question.part.fragments for question in questions):
         return None
-    code = sf.lit(codes[0]).cast("bigint")
-    records, first = None, questions[0].part
-    if native and len(questions) == 1 and why_not_native(spark, first.url) is None:
-        records = native_frame(spark, [replace(first, log=None)], first.window)
-    if records is None:
-        parts = [
-            replace(question.part, log=str(code))
-            for question, code in zip(questions, codes, strict=True)
-        ]
-        splits = split_evenly(parts, SPLIT_BYTES, slots_of(spark))
-        make = partial(records_of, verify=False)
-        records = frame_of(spark, splits, make, HERD_RECORDS_DDL)
-        code = sf.col("log").cast("bigint")
-    rows = rule.applied(records, code.alias("code"))
+    parts = [
+        replace(question.part, log=str(code))
+        for question, code in zip(questions, codes, strict=True)
+    ]
+    splits = split_evenly(parts, SPLIT_BYTES, slots_of(spark))
+    records = frame_of(spark, splits, records_of, HERD_RECORDS_DDL)
+    rows = rule.applied(records, sf.col("log").cast("bigint").alias("code"))
     return rows.select(
         _unit_of(sf.col("code")).alias("unit"),
         "key",

@@ -109,8 +109,13 @@ def _type_of(nothing: DataFrame, sql: str, what: str) -> str:
     return kind
 
 
+def enclosed(sql: str) -> str:
+    """An expression as a part of another one, whatever it ends with."""
+    return f"(\n{sql}\n)"
+
+
 def _expression(sql: str) -> Column:
-    return sf.expr(f"(\n{sql}\n)")
+    return sf.expr(enclosed(sql))
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
+from stratalog.objectlog.stored import Verify
 from stratalog.pipeline.data_source.filter_push_down import narrowed
 from stratalog.pipeline.read import (
     HERD_RECORDS,
@@ -60,7 +61,7 @@ class SplitPartition(InputPartition):
         self.split = split
 
 
-def records_in(partition: InputPartition, *, verify: bool) -> Iterator[pa.RecordBatch]:
+def records_in(partition: InputPartition, *, verify: Verify) -> Iterator[pa.RecordBatch]:
     """The records of a partition. Spark makes up an empty one where there is none."""
     if isinstance(partition, SplitPartition):
         with whole_errors():

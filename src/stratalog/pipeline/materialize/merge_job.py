@@ -25,6 +25,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
 from stratalog.herd import COMPACTION
 from stratalog.invariants import invariant
+from stratalog.objectlog.stored import Verify
 from stratalog.pipeline.jobs import Trouble, check_job, require
 from stratalog.pipeline.materialize.merge import Merge
 from stratalog.pipeline.outputs import (
@@ -76,9 +77,10 @@ class MaterializeOptions:
     logs_at_once: int = 5000
     """How many logs share one Spark job at most."""
 
-    verify: bool = True
+    verify: Verify = True
     """Whether the bytes of each fragment are compared with its digest, or its records hashed where
-    it has none: what is merged may be collected from the log afterwards."""
+    it has none: what is merged may be collected from the log afterwards. ``"records"`` does both.
+    """
 
     def __post_init__(self) -> None:
         check_job(self.job, self.cursor)
@@ -214,7 +216,7 @@ def failure_of(error: Exception) -> tuple[StratalogError | None, bool]:
     return failure, is_of_data
 
 
-def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[Trouble]:
+def troubles_in(item: Split | FileSplit, verify: Verify) -> Iterator[Trouble]:
     """The logs of a split that cannot be read. Runs in a task.
 
     A store that does not answer is waited for once, not once for each log.
@@ -231,7 +233,9 @@ def troubles_in(item: Split | FileSplit, verify: bool) -> Iterator[Trouble]:
                 given_up = error
 
 
-def _attempts(item: Split | FileSplit, verify: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+def _attempts(
+    item: Split | FileSplit, verify: Verify
+) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each log of a split, and how it is read for nothing but its errors."""
     if isinstance(item, FileSplit):
         for stored in item.files:

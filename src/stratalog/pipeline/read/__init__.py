@@ -3,7 +3,6 @@
 from stratalog.pipeline.read.dataframes import Place, pinned_herd, pinned_log, read_herd, read_log
 from stratalog.pipeline.read.fetch import HERD_RECORDS, RECORDS, records_of
 from stratalog.pipeline.read.log_stream import LogStream
-from stratalog.pipeline.read.native import native_frame, why_not_native
 from stratalog.pipeline.read.options import (
     PATH,
     PIN_S,

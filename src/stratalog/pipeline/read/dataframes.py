@@ -22,14 +22,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.blocking import loop_thread
 from stratalog.errors import Invalid
-from stratalog.objectlog.stored import check_offset
+from stratalog.objectlog.stored import Verify, check_offset
 from stratalog.objectlog.tree import Window
-from stratalog.pipeline.read.fetch import records_of
+from stratalog.pipeline.read.fetch import check_objects, records_of
 from stratalog.pipeline.read.native import native_frame, why_not_native
+from stratalog.pipeline.read.native_check import check_files
 from stratalog.pipeline.read.options import PIN_S, PIN_S_MAX, parse_logs, parse_time_us, window_of
 from stratalog.pipeline.read.pinned_plan import Hold, Planned, plan_herd, plan_log
-from stratalog.pipeline.read.splits import SPLIT_BYTES, split_evenly
-from stratalog.pipeline.spark import HERD_RECORDS_DDL, RECORDS_DDL, absolute_url, frame_of, slots_of
+from stratalog.pipeline.read.splits import SPLIT_BYTES, Part, split_evenly
+from stratalog.pipeline.spark import (
+    HERD_RECORDS_DDL,
+    RECORDS_DDL,
+    absolute_url,
+    frame_of,
+    in_tasks,
+    slots_of,
+)
 
 Place = str | os.PathLike[str]
 Time = int | str
@@ -37,6 +45,14 @@ Time = int | str
 
 Via = Literal["auto", "native", "arrow"]
 """How records come to Spark: by its own reader, through the library, or whichever is possible."""
+
+Check = bool | Literal["bytes", "records"] | None
+"""What is checked of the stored objects. ``None``: what costs next to nothing on the way that is
+taken. Through the library these are the bytes (``True``); natively, paths and sizes. ``"bytes"``:
+natively the bytes too, which reads each object once more. ``"records"``: the sums of the records,
+through the library. ``False``: nothing."""
+
+CHECKS: tuple[Check, ...] = (None, True, False, "bytes", "records")
 
 
 def read_log(
@@ -48,13 +64,13 @@ def read_log(
     to_offset: int | None = None,
     from_time: Time | None = None,
     to_time: Time | None = None,
-    verify: bool = False,
+    verify: Check = None,
     pin_s: float | None = PIN_S,
 ) -> DataFrame:
     """The records of a log: ``offset, timestamp, body``. The upper bounds are exclusive.
 
-    What the log holds now stays readable for ``pin_s`` seconds; None leaves that to luck. With
-    ``verify`` each record is checked against its sum, which takes the way through Arrow.
+    What the log holds now stays readable for ``pin_s`` seconds; None leaves that to luck. What
+    ``verify`` may be, and what native reading cannot notice: see ``Check`` and the guide.
     """
     window = _window(from_offset, to_offset, from_time, to_time)
     return _Reading(spark, url, via, window, verify, pin_s).log()[0]
@@ -70,7 +86,7 @@ def pinned_log(
     to_offset: int | None = None,
     from_time: Time | None = None,
     to_time: Time | None = None,
-    verify: bool = False,
+    verify: Check = None,
     pin_s: float | None = PIN_S,
 ) -> Iterator[DataFrame]:
     """The same, whose pin is released at the end."""
@@ -90,7 +106,7 @@ def read_herd(
     to_offset: int | None = None,
     from_time: Time | None = None,
     to_time: Time | None = None,
-    verify: bool = False,
+    verify: Check = None,
     pin_s: float | None = PIN_S,
 ) -> DataFrame:
     """The records of the logs of a herd: ``offset, timestamp, body, log``.
@@ -113,7 +129,7 @@ def pinned_herd(
     to_offset: int | None = None,
     from_time: Time | None = None,
     to_time: Time | None = None,
-    verify: bool = False,
+    verify: Check = None,
     pin_s: float | None = PIN_S,
 ) -> Iterator[DataFrame]:
     """The same, whose pins are released at the end."""
@@ -131,10 +147,15 @@ class _Reading:
     url: Place
     via: Via
     window: Window
-    verify: bool
+    verify: Check
     pin_s: float | None
 
     def __post_init__(self) -> None:
+        if self.verify not in CHECKS:
+            raise Invalid(
+                f"there is no way to verify {self.verify!r}",
+                hint='verify is True, "records", "bytes", False or None.',
+            )
         self.place, self.hold = absolute_url(self.url), _hold(self.pin_s)
 
     def log(self) -> tuple[DataFrame, Planned]:
@@ -158,26 +179,43 @@ class _Reading:
             if not any(part.fragments for part in planned.parts):
                 return spark.createDataFrame([], ddl), planned
             frame = native_frame(spark, planned.parts, self.window) if is_native else None
+            if frame is not None:
+                self._check_files(planned.parts)
             if frame is None and self.via == "native":
                 raise _not_native("it does not take the list of files that it is given")
             if frame is None:
                 splits = split_evenly(planned.parts, SPLIT_BYTES, slots_of(spark))
-                read = partial(records_of, verify=self.verify)
+                read = partial(records_of, verify=self._verify_records())
                 frame = frame_of(spark, splits, read, ddl)
             return frame, planned
         except BaseException:
             loop_thread().run(planned.release)
             raise
 
+    def _check_files(self, parts: Sequence[Part]) -> None:
+        """What can be checked of files that Spark reads by itself."""
+        if self.verify is False:
+            return
+        loop_thread().run(lambda: check_files(parts))
+        if self.verify == "bytes":
+            in_tasks(self.spark, split_evenly(parts, SPLIT_BYTES), check_objects)
+
+    def _verify_records(self) -> Verify:
+        """What is checked on the way through the library, which has the bytes at hand."""
+        if self.verify is None or self.verify == "bytes":
+            return True
+        return self.verify
+
     def _goes_native(self) -> bool:
         via, verify = self.via, self.verify
         if via not in get_args(Via):
             ways = ", ".join(get_args(Via))
             raise Invalid(f"there is no way to read {via!r}", hint=f"via is one of {ways}.")
-        if via == "arrow" or (verify and via == "auto"):
+        is_through_us = verify is True or verify == "records"
+        if via == "arrow" or (is_through_us and via == "auto"):
             return False
-        reason: str | None = "it checks no sums, and verify was asked for"
-        if not verify:
+        reason: str | None = "it decodes without us, and verify asks for what we check"
+        if not is_through_us:
             reason = why_not_native(self.spark, self.place)
         if reason is not None and via == "native":
             raise _not_native(reason)

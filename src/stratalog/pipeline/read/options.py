@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from stratalog.errors import Invalid
 from stratalog.herd import is_name
 from stratalog.objectlog.holds import legal_name
-from stratalog.objectlog.stored import FIRST_OFFSET, OFFSET_MAX
+from stratalog.objectlog.stored import FIRST_OFFSET, OFFSET_MAX, Verify
 from stratalog.objectlog.tree import Window
 from stratalog.pipeline.read.splits import EVERYTHING, SPLIT_BYTES
 from stratalog.pipeline.spark import absolute_url
@@ -52,6 +52,8 @@ COUNTERPARTS = {
 }
 """What a stream has in place of an option of a read, and the other way round."""
 
+_VERIFY: dict[str, Verify] = {"true": True, "records": "records", "false": False}
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,7 +70,7 @@ class ReadOptions:
 
     split_bytes: int = SPLIT_BYTES
     splits_min: int = 1
-    verify: bool = False
+    verify: Verify = True
     push_filters: bool = False
 
 
@@ -87,7 +89,7 @@ class StreamOptions:
     pin_s: float | None = PIN_S
     split_bytes: int = SPLIT_BYTES
     splits_min: int = 1
-    verify: bool = False
+    verify: Verify = True
 
 
 def is_herd(options: Mapping[str, str]) -> bool:
@@ -121,7 +123,7 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
         pin_s=_pin_s(given),
         split_bytes=given.whole("splitBytes", 1) or SPLIT_BYTES,
         splits_min=given.whole("splitsMin", 1) or os.cpu_count() or 1,
-        verify=given.flag("verify", default=False),
+        verify=_verify(given),
     )
 
 
@@ -161,7 +163,7 @@ def parse_stream(options: Mapping[str, str]) -> StreamOptions:
         pin_s=_pin_s(given),
         split_bytes=given.whole("splitBytes", 1) or SPLIT_BYTES,
         splits_min=given.whole("splitsMin", 1) or os.cpu_count() or 1,
-        verify=given.flag("verify", default=False),
+        verify=_verify(given),
     )
 
 
@@ -290,6 +292,14 @@ def _pin_s(given: Given) -> float | None:
     if text is not None:
         raise Invalid("pinSeconds without a pin means nothing", hint="Leave out one of the two.")
     return None
+
+
+def _verify(given: Given) -> Verify:
+    text = given.text("verify")
+    chosen = True if text is None else _VERIFY.get(text.lower())
+    if chosen is None:
+        raise _wrong("verify", text or "", '"true", "records" or "false"')
+    return chosen
 
 
 def _wrong(name: str, value: str, allowed: str) -> Invalid:

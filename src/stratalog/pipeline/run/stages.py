@@ -64,6 +64,9 @@ class RunOptions:
     keep_audits: int = 10
     """How many audits are kept."""
 
+    trust_policies: bool = False
+    """Whether the SQL of policies may use all that the session has (``HerdCompactOptions``)."""
+
     measure: bool = True
     """Measure the herd before and after: one or two reads a log, each time."""
 
@@ -173,7 +176,9 @@ class Stages:
         )
 
     def _compact(self) -> StageReport:
-        options = HerdCompactOptions(interval_s=self.options.interval_s)
+        options = HerdCompactOptions(
+            interval_s=self.options.interval_s, trust_policies=self.options.trust_policies
+        )
         log_ids = None if self.everything else self._selected
         begin = partial(compact_herd, log_ids=log_ids, options=options)
         done = self._begun("compact", begin, unit="logs")

@@ -1,6 +1,7 @@
 """Spark itself: its Java, settings, errors and progress, and what its tasks can reach."""
 
 from stratalog.pipeline.spark.errors import readable_spark_errors, tidy_error, whole_errors
+from stratalog.pipeline.spark.java import find_java
 from stratalog.pipeline.spark.jvm import jvm_environment, launch_jvm, silence_pyspark
 from stratalog.pipeline.spark.progress import OnProgress, is_remote, slots_of, watched
 from stratalog.pipeline.spark.settings import (

@@ -69,6 +69,11 @@ class Plan:
     interval: Interval = 5.0
     sweep: Sweep = False
     keep: Keep = 10
+    trust_policies: bool = option(
+        "Let the SQL of policies use all that the session has. Then whoever may set a policy "
+        "may run code here.",
+        default=False,
+    )
     report: Path | None = option(
         "Where the page with the charts goes. \\[here, named by the time]", **FILE_TO_WRITE
     )
@@ -105,6 +110,7 @@ class Plan:
             interval_s=self.interval,
             sweep=self.sweep,
             keep_audits=self.keep,
+            trust_policies=self.trust_policies,
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from stratalog.cli import exits, output
+from stratalog.cli.commands.keep.compact import check_there
 from stratalog.cli.groups import Commands, option
 from stratalog.cli.parameters import DURATION, FILE_TO_READ, PLACE, place
 from stratalog.cli.reply import Reply
@@ -128,6 +129,11 @@ def set_policy(
     *,
     rules: Rules,
     file: Path | None = option("All of it, as JSON. See `get`.", **FILE_TO_READ),
+    check: bool = option(
+        "Ask Spark, if it is installed, whether the SQL is right and allowed.",
+        "--check/--no-check",
+        default=True,
+    ),
     logs: Logs = None,
     reply: Reply,
 ) -> None:
@@ -136,6 +142,10 @@ def set_policy(
     It takes the place of the policy before it: what is not said is not done.
     Everything that is still in the log is held by the cursor `policy` from now on,
     until retention moves it. Nothing is deleted that another cursor needs.
+
+    SQL may compute with the records, and nothing else: a run refuses the rest
+    unless it was told to trust policies. Where Spark is installed, it is
+    refused here already.
 
     Examples:
       stratalog policy set settings-log --key "get_json_object(string(body), '$.key')"
@@ -151,6 +161,8 @@ def set_policy(
         raise typer.BadParameter("--file says all of it: leave the other options out")
     else:
         policy = decoded(file, Policy.from_text)
+    if check:
+        _check_sql(policy, None if logs else url, reply)
 
     async def put(store: Store) -> Policy | None:
         return await PolicyStore(store).set(policy)
@@ -161,6 +173,28 @@ def set_policy(
     text = "\n  ".join([f"set {where}", *_rules(policy)])
     reply.done({"done": "set", "policy": policy.to_dict(), **_names(done)}, text)
     _end(done)
+
+
+def _check_sql(policy: Policy, url: str | None, reply: Reply) -> None:
+    """Refuse SQL that is wrong or not allowed, where Spark is there to tell.
+
+    That the log is there comes first: Spark takes its time to start.
+    """
+    if policy.live is None or (policy.live.key or policy.live.sql) is None:
+        return
+    from stratalog.pipeline.session import can_run_here, has_session, session
+
+    if not can_run_here():
+        return
+    if url is not None:
+        check_there(url)
+    with (
+        reply.progress("asking Spark", unit="rules"),
+        session(master=None if has_session() else "local[1]") as spark,
+    ):
+        from stratalog.pipeline import check_policy
+
+        check_policy(spark, policy)
 
 
 @policies.command("remove")
