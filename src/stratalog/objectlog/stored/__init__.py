@@ -1,5 +1,13 @@
 """What is stored: one module for each kind of object, with its layout. Keep stable."""
 
+from stratalog.objectlog.stored.backup_state import (
+    BACKUP_PREFIX,
+    RestoringMark,
+    StoredBackup,
+    backup_id_in,
+    decode_backup,
+    restoring_path,
+)
 from stratalog.objectlog.stored.cache import ByteCache
 from stratalog.objectlog.stored.compression import Compression
 from stratalog.objectlog.stored.copy_note import CopyNote, copy_note_of
@@ -16,6 +24,11 @@ from stratalog.objectlog.stored.fragment import (
     encode_staged,
     is_relative,
     spans,
+)
+from stratalog.objectlog.stored.linked_mark import (
+    MARK_KEY,
+    LinkedMark,
+    read_mark,
 )
 from stratalog.objectlog.stored.manifest import (
     FIRST_SEQ_NO,
@@ -67,6 +80,7 @@ from stratalog.objectlog.stored.record_sums import (
     sum_of_records,
 )
 from stratalog.objectlog.stored.seal import (
+    Fields,
     Link,
     Seal,
     as_fields,

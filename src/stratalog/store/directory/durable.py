@@ -8,21 +8,28 @@ Three promises are made here, and the store above is a short composition of them
 - A directory that ``opened_durable`` gives is durable in its parent, and so are all above it,
   even if another process made it a moment ago and was killed before it could sync. For that, a
   new directory is born with the sticky bit, which whoever has synced the parent takes away.
+- Below the root no symbolic link is followed: what it leads to is not the store's.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import sys
 import time
 from collections.abc import Iterator
 
-from stratalog.errors import Unavailable
+from stratalog.errors import Denied, Unavailable
 
 if sys.platform != "win32":
     import fcntl
 
 UNSETTLED = stat.S_ISVTX
+LINK_HINT = "Put what it leads to in its place, or mount it there; then remove the link."
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_WAY = getattr(os, "O_PATH", os.O_RDONLY) | _DIRECTORY
+"""How a directory on the way is opened: without the right to list it, where the system can."""
 LOCK_WAIT_S_MAX = 30.0
 _WAIT_S_FIRST = 0.0001
 _WAIT_S_LONGEST = 0.005
@@ -38,11 +45,48 @@ def sync(fd: int) -> None:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    fd = os.open(path, _DIRECTORY)
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def opened_below(path: str, root: str) -> Iterator[int]:
+    """Open a directory at or below ``root``. ``Denied`` if there is a link on the way."""
+    parts = path[len(root) :].strip("/").split("/") if path != root else []
+    fd = os.open(root, _WAY if parts else _DIRECTORY)
+    try:
+        for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+            below = _open_below(part, fd, path, last=not left)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open_below(name: str, fd: int, path: str, *, last: bool) -> int:
+    try:
+        return os.open(name, (_DIRECTORY if last else _WAY) | _NO_LINK, dir_fd=fd)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP) and is_link(name, fd):
+            raise link_in_the_way(f"{name}, on the way to {path},", path) from None
+        raise
+
+
+def is_link(name: str, directory_fd: int | None = None) -> bool:
+    """Whether this name is a symbolic link."""
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def link_in_the_way(what: str, path: str) -> Denied:
+    """What is at the other end is not the store's: not to be read, let alone deleted."""
+    return Denied(f"{what} is a symbolic link, and a store follows none", path=path, hint=LINK_HINT)
 
 
 @contextlib.contextmanager
@@ -84,17 +128,18 @@ def make_missing(path: str, root: str) -> None:
         os.stat(root)
         return
     try:
-        _make(path)
+        _make(path, root)
     except FileNotFoundError:
         make_missing(os.path.dirname(path), root)
-        _make(path)
+        _make(path, root)
 
 
-def _make(path: str) -> None:
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o777 | UNSETTLED)
+def _make(path: str, root: str) -> None:
+    above, name = os.path.split(path)
+    with opened_below(above, root) as fd, contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o777 | UNSETTLED, dir_fd=fd)
         if sys.platform == "darwin":
-            os.chmod(path, os.stat(path).st_mode | UNSETTLED)
+            os.chmod(name, os.stat(name, dir_fd=fd).st_mode | UNSETTLED, dir_fd=fd)
 
 
 @contextlib.contextmanager
@@ -104,7 +149,7 @@ def opened_durable(path: str, root: str) -> Iterator[int]:
     A directory is settled only after the one above it, so one that is settled says so for all
     above. ``FileNotFoundError`` means that it, or one above it, is gone.
     """
-    with opened(path) as fd:
+    with opened_below(path, root) as fd:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & UNSETTLED and path != root:
             with opened_durable(os.path.dirname(path), root) as parent_fd:
