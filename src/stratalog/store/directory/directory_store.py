@@ -50,16 +50,9 @@ from stratalog.errors import (
     Unknown,
 )
 from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, cpu_turn, run_blocking
-from stratalog.store.directory.durable import (
-    is_link,
-    link_in_the_way,
-    locked,
-    opened_below,
-    opened_durable,
-    sync,
-    sync_nearest,
-)
+from stratalog.store.directory.durable import locked, opened_durable, sync, sync_nearest
 from stratalog.store.directory.mounts import warn_if_unsafe
+from stratalog.store.directory.no_links import NO_LINK, is_link, link_in_the_way, opened_below
 from stratalog.store.directory.staged_file import (
     STAGED_DIRECTORY,
     StagedFiles,
@@ -77,7 +70,7 @@ LIST_ROWS_PER_HOP = 1000
 READ_BYTES_MAX = 1 << 30
 UNKNOWN_SIZE_BYTES = 1 << 16
 
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK
 _LINK = -1
 """In place of a size: a symbolic link."""
 

@@ -8,28 +8,22 @@ Three promises are made here, and the store above is a short composition of them
 - A directory that ``opened_durable`` gives is durable in its parent, and so are all above it,
   even if another process made it a moment ago and was killed before it could sync. For that, a
   new directory is born with the sticky bit, which whoever has synced the parent takes away.
-- Below the root no symbolic link is followed: what it leads to is not the store's.
 """
 
 import contextlib
-import errno
 import os
 import stat
 import sys
 import time
 from collections.abc import Iterator
 
-from stratalog.errors import Denied, Unavailable
+from stratalog.errors import Unavailable
+from stratalog.store.directory.no_links import opened_below
 
 if sys.platform != "win32":
     import fcntl
 
 UNSETTLED = stat.S_ISVTX
-LINK_HINT = "Put what it leads to in its place, or mount it there; then remove the link."
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_WAY = getattr(os, "O_PATH", os.O_RDONLY) | _DIRECTORY
-"""How a directory on the way is opened: without the right to list it, where the system can."""
 LOCK_WAIT_S_MAX = 30.0
 _WAIT_S_FIRST = 0.0001
 _WAIT_S_LONGEST = 0.005
@@ -45,48 +39,11 @@ def sync(fd: int) -> None:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
-    fd = os.open(path, _DIRECTORY)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield fd
     finally:
         os.close(fd)
-
-
-@contextlib.contextmanager
-def opened_below(path: str, root: str) -> Iterator[int]:
-    """Open a directory at or below ``root``. ``Denied`` if there is a link on the way."""
-    parts = path[len(root) :].strip("/").split("/") if path != root else []
-    fd = os.open(root, _WAY if parts else _DIRECTORY)
-    try:
-        for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
-            below = _open_below(part, fd, path, last=not left)
-            os.close(fd)
-            fd = below
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _open_below(name: str, fd: int, path: str, *, last: bool) -> int:
-    try:
-        return os.open(name, (_DIRECTORY if last else _WAY) | _NO_LINK, dir_fd=fd)
-    except OSError as error:
-        if error.errno in (errno.ENOTDIR, errno.ELOOP) and is_link(name, fd):
-            raise link_in_the_way(f"{name}, on the way to {path},", path) from None
-        raise
-
-
-def is_link(name: str, directory_fd: int | None = None) -> bool:
-    """Whether this name is a symbolic link."""
-    try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
-
-
-def link_in_the_way(what: str, path: str) -> Denied:
-    """What is at the other end is not the store's: not to be read, let alone deleted."""
-    return Denied(f"{what} is a symbolic link, and a store follows none", path=path, hint=LINK_HINT)
 
 
 @contextlib.contextmanager

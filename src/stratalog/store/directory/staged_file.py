@@ -18,12 +18,11 @@ from stratalog.runtime import Runtime
 from stratalog.store.directory.durable import (
     UNSETTLED,
     found_root,
-    is_link,
-    link_in_the_way,
     make_missing,
     opened_durable,
     write_durably,
 )
+from stratalog.store.directory.no_links import is_link, link_in_the_way
 
 STAGED_DIRECTORY = ".stage"
 AGE_US_MAX = 3_600_000_000
