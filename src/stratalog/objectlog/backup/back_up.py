@@ -41,6 +41,7 @@ from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import Patience, PatientStore, StoreLike, open_store, put_once, redact
 
 DEFAULT_OPTIONS = CopyOptions()
+PIN_ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class _Backup:
         cursors, policy = await self._cursors.list(), await self._policy()
         backup_id = self._runtime.new_id(INCARNATION_LENGTH)
         try:
-            await self._hold(backup_id, manifest)
+            await self._hold(backup_id)
             copied = await on_newest_tree(self._source, self._copy)
             taken = StoredBackup(
                 format=FORMAT,
@@ -161,16 +162,23 @@ class _Backup:
 
     # Holding
 
-    async def _hold(self, backup_id: str, manifest: Manifest) -> None:
+    async def _hold(self, backup_id: str) -> None:
         """Pin what there is, if that is permitted. Without a pin the copying may begin again."""
-        if manifest.count:
-            with contextlib.suppress(Denied):
-                self._pin = await self._pins.create(
-                    f"backup_{backup_id}",
-                    manifest.first_offset,
-                    note="held by a backup",
-                    expires_us=self._expiry_us(),
-                )
+        for attempt in range(PIN_ATTEMPTS_MAX):
+            manifest, _ = await load_manifest(self._source)
+            if not manifest.count:
+                return
+            with contextlib.suppress(Trimmed):  # collected since the manifest was read
+                try:
+                    self._pin = await self._pins.create(
+                        f"backup_{backup_id}_{attempt}",
+                        manifest.first_offset,
+                        note="held by a backup",
+                        expires_us=self._expiry_us(),
+                    )
+                except Denied:
+                    return
+                return
 
     async def _keep_pin(self) -> None:
         """Renew the pin once half of its time is over. One that was released is done without."""
