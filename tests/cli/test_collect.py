@@ -13,6 +13,7 @@ import stratalog as sl
 from cli.calls import TIMEOUT_S, bodies_of, call, call_json, error_json, new_url, run, start
 from stratalog.objectlog.holds.cursor import StoredCursor, cursor_path
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
+from stratalog.store.closing import open_json
 
 AT_ONCE = ("--interval", "0")
 
@@ -266,7 +267,7 @@ class TestErrors:
     def test_a_plan_that_does_not_balance_stops_before_anything_is_lost(self) -> None:
         url = log_with_cursors(new_url(), billing=4)
         left_by_another(url, published=False)
-        stored = json.loads(run(sl.open_store(url).get(GARBAGE_PATH)).data)
+        stored = json.loads(open_json(run(sl.open_store(url).get(GARBAGE_PATH)).data, None))
         stored["setsum_to_discard"] = sl.Setsum.of(b"other").hexdigest()
         rewrite(url, GARBAGE_PATH, json.dumps(stored).encode())
         error = error_json("collect", url, *AT_ONCE, code=13)

@@ -21,14 +21,18 @@ import pyarrow.parquet as pq
 import stratalog as sl
 from objectlog.trees import LEAF, MadeLog
 from objectlog.whole_log import replace_bytes
+from stratalog.hashing import digest_of
 from stratalog.objectlog.check.damage import DamageKind
 from stratalog.objectlog.holds.cursor import StoredCursor
 from stratalog.objectlog.stored.fragment import encode_fragment, fragment_path
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, encode_manifest
+from stratalog.objectlog.stored.object_digest import with_digest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH
+from stratalog.objectlog.stored.policy import POLICY_PATH
 from stratalog.objectlog.stored.record_sums import sum_of_records
 from stratalog.objectlog.stored.snapshot import Entry, snapshot_path
 from stratalog.setsum import Setsum
+from stratalog.store import closed
 
 SHAPE = (((LEAF, LEAF, LEAF), (LEAF, LEAF)), (LEAF, LEAF), LEAF, LEAF)
 FRAGMENTS = 9
@@ -106,6 +110,32 @@ def records(first: int, times_us: Sequence[int], bodies: Sequence[bytes]) -> tup
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     return sink.getvalue().to_pybytes(), sum_of_records(offsets, times, pa.array(bodies))
+
+
+def bomb(first: int, at_us: int, rows: int, body_bytes: int) -> bytes:
+    """A small fragment whose rows share one large body of zeros, which is stored once."""
+    body = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array([bytes(body_bytes)], pa.binary())
+    )
+    table = pa.table(
+        {
+            "offset": pa.array(range(first, first + rows), pa.uint64()),
+            "timestamp_us": pa.array([at_us] * rows, pa.uint64()),
+            "body": body,
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=["body"],
+        dictionary_pagesize_limit=body_bytes * 2,
+        write_statistics=False,
+        store_schema=False,
+        column_encoding=dict.fromkeys(("offset", "timestamp_us"), "DELTA_BINARY_PACKED"),
+    )
+    return bytes(sink.getvalue())
 
 
 PLANTERS: dict[str, tuple[DamageKind, Planter]] = {}
@@ -194,6 +224,14 @@ async def a_shallow_node_before_a_deep_one(log: Victim) -> Expected:
         snapshots=(first, second, above.pointer()), fragments=log.manifest.fragments[1:]
     )
     return {(DamageKind.SHALLOW_FIRST, MANIFEST_PATH)}
+
+
+@plants(DamageKind.MANIFEST_DIGEST)
+async def a_manifest_that_remembers_another_batch(log: Victim) -> Expected:
+    """Nothing of it enters a sum or a range."""
+    data = encode_manifest(replace(log.manifest, sinks={"query": 7}))
+    await log.put(MANIFEST_PATH, data.replace(b'"query":7', b'"query":8'))
+    return {(DamageKind.MANIFEST_DIGEST, MANIFEST_PATH)}
 
 
 # Snapshots
@@ -340,6 +378,12 @@ async def a_snapshot_with_a_single_child(log: Victim) -> Expected:
     return {(DamageKind.SINGLE_CHILD, above.path)}
 
 
+@plants(DamageKind.SNAPSHOT_DIGEST)
+async def a_snapshot_of_another_writer(log: Victim) -> Expected:
+    await log.put_node(log.flat, writer="other")
+    return {(DamageKind.SNAPSHOT_DIGEST, log.flat.path)}
+
+
 # Fragments
 
 
@@ -459,6 +503,34 @@ async def a_flipped_bit_of_a_body(log: Victim) -> Expected:
     return {(DamageKind.FRAGMENT_SUM, entry.path)}
 
 
+@plants(DamageKind.FRAGMENT_DIGEST)
+async def a_flipped_bit_of_a_statistic(log: Victim) -> Expected:
+    """No record is changed, but a filtering reader of Parquet would leave out rows."""
+    last = log.manifest.fragments[-1]
+    data = log.made.data[last.path]
+    await log.put_manifest(
+        fragments=(*log.manifest.fragments[:-1], with_digest(last, digest_of(data)))
+    )
+    place = data.rindex(last.start.offset.to_bytes(8, "little"))
+    bad = data[:place] + bytes([data[place] ^ 32]) + data[place + 1 :]
+    assert pq.ParquetFile(pa.BufferReader(bad)).read() == pq.read_table(pa.BufferReader(data))
+    await log.put(last.path, bad)
+    return {(DamageKind.FRAGMENT_DIGEST, last.path)}
+
+
+@plants(DamageKind.FRAGMENT_DECODED_SIZE)
+async def a_fragment_that_stands_for_far_more(log: Victim) -> Expected:
+    """One large body, to which a hundred rows refer."""
+    last = log.manifest.fragments[-1]
+    data = bomb(last.start.offset, last.start.timestamp_us, rows=100, body_bytes=1 << 20)
+    assert len(data) < 2_000
+    await log.put(last.path, data)
+    limit = sl.LogPosition(last.start.offset + 100, last.limit.timestamp_us)
+    await log.put_manifest(acc_bytes=log.manifest.acc_bytes + len(data))
+    await log.change_last(num_bytes=len(data), limit=limit)
+    return {(DamageKind.FRAGMENT_DECODED_SIZE, last.path)}
+
+
 @plants(DamageKind.FRAGMENT_PATH)
 async def a_name_of_another_number(log: Victim) -> Expected:
     data = log.made.data[log.manifest.fragments[-1].path]
@@ -509,3 +581,30 @@ async def a_pin_that_is_none(log: Victim) -> Expected:
 async def a_plan_that_is_none(log: Victim) -> Expected:
     await log.put(GARBAGE_PATH, json.dumps({"snapshots_to_drop": 1}).encode())
     return {(DamageKind.PLAN_UNREADABLE, GARBAGE_PATH)}
+
+
+@plants(DamageKind.POLICY_UNREADABLE)
+async def a_policy_with_a_flipped_bit(log: Victim) -> Expected:
+    stored = closed(sl.Policy(retain=sl.Retention(bytes=1), writer="w", write_id="planted"))
+    await log.put(POLICY_PATH, stored.replace(b'"bytes":1', b'"bytes":3'))
+    return {(DamageKind.POLICY_UNREADABLE, POLICY_PATH)}
+
+
+@plants(DamageKind.STAGE_UNREADABLE)
+async def an_upload_guard_of_another_job(log: Victim) -> Expected:
+    path = "stage/0123456789ab.json"
+    await log.put(path, b"{}")
+    return {(DamageKind.STAGE_UNREADABLE, path)}
+
+
+@plants(DamageKind.CERTIFICATE_UNREADABLE)
+async def a_certificate_without_its_hash(log: Victim) -> Expected:
+    path = f"certificate/{'0' * 16}.json"
+    await log.put(path, b'{"state":"done"}')
+    return {(DamageKind.CERTIFICATE_UNREADABLE, path)}
+
+
+@plants(DamageKind.INDEX_UNREADABLE)
+async def a_key_index_that_is_none(log: Victim) -> Expected:
+    await log.put("live/INDEX.json", b"[]")
+    return {(DamageKind.INDEX_UNREADABLE, "live/INDEX.json")}

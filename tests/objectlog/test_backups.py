@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from stratalog.errors import Conflict, Corrupt, Exists, Invalid, NotFound
 from stratalog.objectlog.backup.copy_objects import BackupProgress
 from stratalog.objectlog.stored import MANIFEST_PATH, load_manifest
 from stratalog.store import MemoryStore, PrefixedStore, Store
-from stratalog.testing import History
+from stratalog.testing import History, StoreCall
 
 AT_ONCE = sl.CollectorOptions(interval_s=0.0)
 
@@ -327,8 +328,8 @@ class TestCrashes:
 
     def crash_everywhere(
         self,
-        script: Callable[[Store, History], Awaitable[None]],
-        check: Callable[[Store, list[object]], Awaitable[None]],
+        script: Callable[[Store, History], Coroutine[Any, Any, None]],
+        check: Callable[[Store, list[object]], Coroutine[Any, Any, None]],
         prepare: Callable[[Store], Awaitable[None]] | None = None,
     ) -> None:
         async def ready() -> tuple[MemoryStore, list[object]]:
@@ -337,11 +338,11 @@ class TestCrashes:
                 await prepare(store)
             return store, rows
 
-        def crash(point: CrashPoint | None) -> list[object]:
+        def crash(point: CrashPoint | None) -> list[StoreCall]:
             store, rows = run(ready())
             operations = run_until_crash(store, script, point, History(), Puts())
             run(check(store, rows))
-            return list(operations)
+            return operations
 
         operations = crash(None)
         assert len(operations) > 20

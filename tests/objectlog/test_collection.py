@@ -23,9 +23,11 @@ from objectlog.whole_log import (
 )
 from objectlog.wrapped_stores import CountingStore, GateStore, PassingStore, Puts
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, Trimmed
+from stratalog.objectlog.stored import decode_document
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, load_garbage
 from stratalog.store import MemoryStore, StoreLike
+from stratalog.store.closing import open_json
 from stratalog.store.protocol import Blob
 from stratalog.testing import History
 
@@ -350,7 +352,7 @@ class TestBehaviour18Crashes:
             collector = sl.Collector(store, options=AT_ONCE)
             await collector.compute()
             blob = await store.get(GARBAGE_PATH)
-            plan = sl.Garbage.from_json(blob.data)
+            plan = decode_document(sl.Garbage, blob.data)
             kept = plan.snapshots_to_make[0].fragments[0]
             text = plan.to_json().replace(
                 kept.path.encode(), kept.path.encode()[:-9] + b"x.parquet"
@@ -439,7 +441,7 @@ class TestBehaviour19CursorsAndCollectors:
             faster = await sl.CursorStore(store).load("keeper")
             blob = await store.get("cursor/keeper.json")
             await store.put_if_absent(
-                "cursor/late.json", blob.data.replace(b'"offset":6', b'"offset":3')
+                "cursor/late.json", open_json(blob.data, None).replace(b'"offset":6', b'"offset":3')
             )
             with pytest.raises(Conflict, match="late"):
                 await collector.publish()
@@ -543,7 +545,8 @@ class TestBehaviour19CursorsAndCollectors:
             before = await store.get("cursor/keeper.json")
             await sl.Collector(store, options=AT_ONCE).compute()
             await store.put_if_absent(
-                "cursor/late.json", before.data.replace(b'"offset":6', b'"offset":3')
+                "cursor/late.json",
+                open_json(before.data, None).replace(b'"offset":6', b'"offset":3'),
             )
             written = await store.get("cursor/late.json")
             with pytest.raises(Conflict, match="under way"):
@@ -567,7 +570,7 @@ class TestBehaviour19CursorsAndCollectors:
             await gate.arrived.wait()
             blob = await store.get("cursor/keeper.json")
             await store.put_if_absent(
-                "cursor/late.json", blob.data.replace(b'"offset":6', b'"offset":3')
+                "cursor/late.json", open_json(blob.data, None).replace(b'"offset":6', b'"offset":3')
             )
             late = await sl.CursorStore(store).load("late")
             with pytest.raises(Conflict, match="under way"):
@@ -583,7 +586,7 @@ class TestBehaviour19CursorsAndCollectors:
             await sl.collect(store, options=AT_ONCE)
             blob = await store.get("cursor/keeper.json")
             await store.put_if_absent(
-                "cursor/dead.json", blob.data.replace(b'"offset":4', b'"offset":2')
+                "cursor/dead.json", open_json(blob.data, None).replace(b'"offset":4', b'"offset":2')
             )
             keeper = await sl.CursorStore(store).load("keeper")
             await keeper.move(7)

@@ -23,6 +23,7 @@ from stratalog.errors import (
 )
 from stratalog.objectlog.holds.cursor import cursor_path
 from stratalog.store import MemoryStore
+from stratalog.store.closing import open_json
 from stratalog.testing import Simulation, simulate
 
 
@@ -355,7 +356,7 @@ class TestBehaviour15Cursors:
             await cursors.create("c", 2)
             store = sl.open_store(store_url)
             blob = await store.get(cursor_path("c"))
-            marked = {**json.loads(blob.data), "mark": {"by": "another program"}}
+            marked = {**json.loads(open_json(blob.data, None)), "mark": {"by": "another program"}}
             await store.put_if_match(cursor_path("c"), json.dumps(marked).encode(), blob.etag)
             await (await cursors.load("c")).move(3)
             stored = json.loads((await store.get(cursor_path("c"))).data)

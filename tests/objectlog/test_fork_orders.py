@@ -33,7 +33,7 @@ from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.holds.fork_note import note_of
 from stratalog.objectlog.holds.pin import PinStore
 from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, decode_pin
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.objectlog.stored.snapshot import Entry
 
 Name: TypeAlias = Literal["source", "child", "grandchild", "sibling"]
@@ -256,7 +256,7 @@ def outline(objects: Mapping[str, bytes]) -> frozenset[object]:
     def told(path: str, data: bytes) -> object:
         log, _, rest = path.partition("/")
         if rest == MANIFEST_PATH:
-            manifest = sl.Manifest.from_json(data)
+            manifest = decode_manifest(data)
             note = note_of(manifest)
             return log, manifest.first_offset, ends(manifest.entries), note and note.state
         if rest.startswith("snapshot/"):

@@ -220,6 +220,7 @@ class TestEvidence:
         async def main() -> None:
             store = MemoryStore()
             await sl.create_log(store)
+            older = b""
             async with sl.LogWriter.open(store, options=SMALL_TREE) as log:
                 for number in range(6):
                     older = await manifest_bytes(store)

@@ -66,7 +66,7 @@ class TestWhatAPolicySays:
             await policies.set(BY_KEY)
             found = await policies.load()
             assert found.to_dict() == {"live": {"key": "substr(body, 1, 1)"}}
-            assert (found.writer, found.format, found.judged) == ("ada", "1.0", None)
+            assert (found.writer, found.format, found.judged) == ("ada", "1.1", None)
             await policies.set(SMALL)
             assert (await policies.load()).to_dict() == {"retain": {"bytes": 1}}
             await policies.remove()

@@ -17,6 +17,7 @@ from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.holds.upload_guard import UploadGuard, UploadGuardStore, upload_guard_path
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.store import Blob, MemoryStore
+from stratalog.store.closing import open_json
 from stratalog.testing import Simulation, simulate
 
 TRICKS: list[Trick] = ["lost", "dropped", "echoed", "refused", "late"]
@@ -99,7 +100,7 @@ class TestLife:
             stage = await UploadGuard.register(store)
             path = upload_guard_path(stage.incarnation)
             blob = await store.get(path)
-            marked = {**json.loads(blob.data), "mark": [1, 2]}
+            marked = {**json.loads(open_json(blob.data, None)), "mark": [1, 2]}
             await store.put_if_match(path, json.dumps(marked).encode(), blob.etag)
             await stage.release()
             assert json.loads((await store.get(path)).data)["mark"] == [1, 2]

@@ -23,7 +23,7 @@ from stratalog.errors import NotFound
 from stratalog.objectlog.branch.fork_log import fork
 from stratalog.objectlog.check import numbering
 from stratalog.objectlog.check.verify_log import VerifyReport
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.store import MemoryStore
 from stratalog.store.protocol import Blob
 
@@ -243,7 +243,7 @@ async def exchange_two_fragments(store: sl.Store) -> None:
 
 async def change_the_sum(store: sl.Store) -> None:
     blob = await store.get(MANIFEST_PATH)
-    manifest = sl.Manifest.from_json(blob.data)
+    manifest = decode_manifest(blob.data)
     other = msgspec.structs.replace(manifest, setsum=manifest.setsum + sl.Setsum.of(b"more"))
     await store.put_if_match(MANIFEST_PATH, other.to_json(), blob.etag)
 

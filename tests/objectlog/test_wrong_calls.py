@@ -202,11 +202,11 @@ class TestBodies:
 class TestAnotherFormat:
     def test_a_manifest_of_a_newer_major_version_does_not_hold(self) -> None:
         text = sl.Manifest.empty("me", "w").to_json()
-        newer = sl.Manifest.from_json(text.replace(b'"format":"1.0"', b'"format":"2.0"'))
+        newer = sl.Manifest.from_json(text.replace(b'"format":"1.1"', b'"format":"2.0"'))
         assert newer.format == "2.0"
         with pytest.raises(Invalid, match=r"2\.0"):
             newer.check()
-        sl.Manifest.from_json(text.replace(b'"format":"1.0"', b'"format":"1.9"')).check()
+        sl.Manifest.from_json(text.replace(b'"format":"1.1"', b'"format":"1.9"')).check()
 
 
 class TestClosedReader:

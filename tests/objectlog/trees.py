@@ -14,6 +14,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 import stratalog as sl
+from stratalog.hashing import digest_of
 from stratalog.objectlog.stored.fragment import EncodedFragment, Fragment, encode_fragment
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
 from stratalog.objectlog.stored.names import UploadNames
@@ -135,7 +136,7 @@ class MadeLog:
         first, at_us = self._offset, 1_000 + self._seq_no
         bodies = [b"%d" % (first + number) for number in range(self.records)]
         path = self._names.fragment(self._seq_no)
-        encoded = EncodedFragment(b"", Setsum.of(path.encode()))
+        encoded = EncodedFragment(b"", Setsum.of(path.encode()), digest_of(b""))
         if self.encoded:
             encoded = encode_fragment(first, at_us, bodies, "none")
             self.data[path] = encoded.data

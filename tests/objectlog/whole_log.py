@@ -12,7 +12,7 @@ import msgspec
 
 import stratalog as sl
 from stratalog.errors import Conflict
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest, encode_manifest
 from stratalog.objectlog.stored.snapshot import in_base
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY
@@ -100,7 +100,7 @@ async def reachable(url: StoreLike) -> set[str]:
 async def walk(store: sl.Store) -> AsyncIterator[sl.Fragment | sl.SnapshotPointer]:
     """All fragments and snapshot pointers below the manifest, each with the base it inherits."""
     blob = await store.get(MANIFEST_PATH)
-    pending: list[sl.Fragment | sl.SnapshotPointer] = [*sl.Manifest.from_json(blob.data).entries]
+    pending: list[sl.Fragment | sl.SnapshotPointer] = [*decode_manifest(blob.data).entries]
     while pending:
         entry = pending.pop(0)
         yield entry
@@ -131,13 +131,13 @@ async def rewrite_manifest(
     store = sl.open_store(url)
     while True:
         blob = await store.get(MANIFEST_PATH)
-        changed = change(sl.Manifest.from_json(blob.data))
+        changed = change(decode_manifest(blob.data))
         if not isinstance(changed, sl.Manifest):
             changed = await changed
         changed = msgspec.structs.replace(changed, write_id=ids.new_id())
         changed.check()
         try:
-            await store.put_if_match(MANIFEST_PATH, changed.to_json(), blob.etag)
+            await store.put_if_match(MANIFEST_PATH, encode_manifest(changed), blob.etag)
         except Conflict:
             continue
         return changed

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Literal
 
 from stratalog.errors import Conflict, Exists, Unknown
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, decode_manifest
 from stratalog.objectlog.stored.snapshot import Snapshot
 from stratalog.setsum import Setsum
 from stratalog.store.protocol import Blob, Head, Listed, Store
@@ -110,7 +110,7 @@ class Puts:
         for path, contents in self.contents.items():
             if path.startswith(("log/", "snapshot/")):
                 assert len(set(contents)) == 1, f"{path} was put with different bytes"
-        ids = [Manifest.from_json(data).write_id for data in self.contents.get(MANIFEST_PATH, ())]
+        ids = [decode_manifest(data).write_id for data in self.contents.get(MANIFEST_PATH, ())]
         versions = set(self.contents.get(MANIFEST_PATH, ()))
         assert None not in ids
         assert len(set(ids)) == len(versions), "two versions of the manifest share a write id"
@@ -256,7 +256,7 @@ class InspectingStore(PassingStore):
         if path == MANIFEST_PATH:
             current = await self.inner.get(path)
             if current.etag == etag:
-                await self._check(Manifest.from_json(current.data), Manifest.from_json(data))
+                await self._check(decode_manifest(current.data), decode_manifest(data))
             assert len(data) <= ROOT_BYTES_MAX, f"a root of {len(data)} bytes"
             self.largest = max(self.largest, len(data))
             self.manifests += 1

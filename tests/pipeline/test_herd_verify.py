@@ -27,6 +27,7 @@ from pipeline.herds import (
 from stratalog.errors import Invalid, NotFound
 from stratalog.herd.names import SIDES, dirty_store
 from stratalog.objectlog.check.damage import DamageKind
+from stratalog.objectlog.stored import decode_document
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.pipeline import HerdVerify, HerdVerifyOptions, latest_by_key, scrub_herd, verify_herd
 from stratalog.pipeline.check.findings import MEANINGS, Finding
@@ -136,7 +137,7 @@ def test_an_output_beyond_the_tail_is_found(spark: SparkSession, root: str) -> N
 
     async def claim() -> None:
         store = open_store(root)
-        output = Output.from_json((await store.get(path)).data)
+        output = decode_document(Output, (await store.get(path)).data)
         await replace_bytes(store, path, msgspec.structs.replace(output, upto=99).to_json())
 
     run(claim())

@@ -30,7 +30,7 @@ from stratalog.errors import (
 )
 from stratalog.herd import Herd
 from stratalog.herd.names import log_store
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, decode_manifest
 from stratalog.pipeline.outputs import Outputs, load_output, tidy_outputs
 from stratalog.pipeline.outputs.output import Output, OutputFile, decode_output, folder_of
 from stratalog.pipeline.outputs.publish import OutputState
@@ -364,7 +364,7 @@ class TestLooking:
             await Worker(root).merge(log_id)
             store = log_store(root, log_id)
             blob = await store.get(MANIFEST_PATH)
-            manifest = sl.Manifest.from_json(blob.data)
+            manifest = decode_manifest(blob.data)
             shorter = msgspec.structs.replace(
                 manifest, fragments=manifest.fragments[:-1], write_id="shorter"
             )

@@ -14,7 +14,16 @@ import traceback
 
 from rich.console import Console
 
-from simulation import branching, compacting, herding, keeping, node_disk, scenario, sinking
+from simulation import (
+    branching,
+    compacting,
+    damaging,
+    herding,
+    keeping,
+    node_disk,
+    scenario,
+    sinking,
+)
 from simulation.planting import DeadPlant, Unnoticed
 from simulation.plants import BEDS
 
@@ -23,6 +32,7 @@ SCENARIOS = {
     "keeping": keeping.run_seed,
     "branching": branching.run_seed,
     "compacting": compacting.run_seed,
+    "damaging": damaging.run_seed,
     "herding": herding.run_seed,
     "sinking": sinking.run_seed,
     "disk": node_disk.run_seed,

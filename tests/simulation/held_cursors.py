@@ -13,7 +13,7 @@ A call that fails, or never returns, leaves either position possible, and so the
 from __future__ import annotations
 
 from simulation.promises import promise
-from stratalog.objectlog.holds.cursor import Cursor, StoredCursor, cursor_path
+from stratalog.objectlog.holds.cursor import Cursor, StoredCursor, cursor_path, decode_cursor
 
 
 class HeldCursors:
@@ -25,7 +25,7 @@ class HeldCursors:
 
     def landed(self, path: str, data: bytes) -> None:
         """A version was stored."""
-        cursor = StoredCursor.from_json(data, path)
+        cursor = decode_cursor(data, path)
         self._stored[path] = cursor
         if cursor.deleted:
             self._held.pop(path, None)

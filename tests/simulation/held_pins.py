@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulation.linked_records import Objects, StoredTree
 from simulation.promises import PromiseBroken, promise
 from stratalog.objectlog.holds.pin import Pin
-from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, StoredPin, pin_path
+from stratalog.objectlog.holds.stored_pin import PIN_PREFIX, StoredPin, decode_pin, pin_path
 from stratalog.objectlog.stored.snapshot import Entry
 
 
@@ -25,7 +25,7 @@ class HeldPins:
 
     def landed(self, path: str, data: bytes) -> None:
         """A version was stored."""
-        stored = StoredPin.from_json(data, path)
+        stored = decode_pin(data, path)
         self._stored[path] = stored
         if stored.released:
             self._held.pop(path, None)

@@ -8,11 +8,13 @@ from typing import NamedTuple
 from simulation import (
     branching,
     compacting,
+    damaging,
     herding,
     keeping,
     planted,
     planted_branching,
     planted_compacting,
+    planted_damaging,
     planted_herding,
     planted_keeping,
     planted_sinking,
@@ -40,7 +42,8 @@ WRITING = Bed("writing", scenario.run_seed, planted.PLANTED, 400)
 KEEPING = Bed("keeping", keeping.run_seed, planted_keeping.PLANTED, 1_000)
 BRANCHING = Bed("branching", branching.run_seed, planted_branching.PLANTED, 400)
 COMPACTING = Bed("compacting", compacting.run_seed, planted_compacting.PLANTED, 1_000)
+DAMAGING = Bed("damaging", damaging.run_seed, planted_damaging.PLANTED, 400)
 HERDING = Bed("herding", herding.run_seed, planted_herding.PLANTED, 1_000)
 SINKING = Bed("sinking", sinking.run_seed, planted_sinking.PLANTED, 400)
 
-BEDS = (WRITING, KEEPING, BRANCHING, COMPACTING, HERDING, SINKING)
+BEDS = (WRITING, KEEPING, BRANCHING, COMPACTING, DAMAGING, HERDING, SINKING)

@@ -14,6 +14,7 @@ import pytest
 from simulation import (
     branching,
     compacting,
+    damaging,
     herding,
     keeping,
     node_disk,
@@ -21,10 +22,19 @@ from simulation import (
     sinking,
 )
 from simulation.planting import Plant
-from simulation.plants import BRANCHING, COMPACTING, HERDING, KEEPING, SINKING, WRITING
+from simulation.plants import (
+    BRANCHING,
+    COMPACTING,
+    DAMAGING,
+    HERDING,
+    KEEPING,
+    SINKING,
+    WRITING,
+)
 
 SEEDS = 2_000
 SEEDS_HERDING = 500
+SEEDS_DAMAGING = 200
 SEEDS_SINKING = 500
 SEEDS_DISK = 300
 SCENARIOS = (
@@ -32,6 +42,7 @@ SCENARIOS = (
     "keeping",
     "branching",
     "compacting",
+    "damaging",
     "herding",
     "sinking",
     "node_disk",
@@ -61,6 +72,12 @@ def test_seals_pins_forks_and_destruction_hurt_nobody(first: int) -> None:
 def test_compaction_takes_what_was_given_up_and_nothing_else(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         compacting.run_seed(seed)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS_DAMAGING, SEEDS_PER_TEST))
+def test_damage_is_refused_and_named(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        damaging.run_seed(seed)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS_HERDING, SEEDS_PER_TEST))
@@ -101,6 +118,11 @@ def test_the_simulation_finds_a_planted_bug_in_compacting(plant: Plant) -> None:
     COMPACTING.found(plant)
 
 
+@pytest.mark.parametrize("plant", DAMAGING.plants, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_a_planted_bug_in_digests(plant: Plant) -> None:
+    DAMAGING.found(plant)
+
+
 @pytest.mark.parametrize("plant", HERDING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug_in_herding(plant: Plant) -> None:
     HERDING.found(plant)
@@ -119,6 +141,7 @@ def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
         "keeping": keeping.run_seed,
         "branching": branching.run_seed,
         "compacting": compacting.run_seed,
+        "damaging": damaging.run_seed,
         "herding": herding.run_seed,
         "sinking": sinking.run_seed,
         "node_disk": node_disk.run_seed,

@@ -28,8 +28,9 @@ from stratalog.objectlog.holds.cursor import CURSOR_PREFIX, Cursor
 from stratalog.objectlog.holds.fork_note import ForkNote, note_of
 from stratalog.objectlog.holds.pin import Pin
 from stratalog.objectlog.holds.stored_pin import PIN_PREFIX
+from stratalog.objectlog.stored import decode_document
 from stratalog.objectlog.stored.fragment import Fragment
-from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest, decode_manifest
 from stratalog.objectlog.stored.plan import GARBAGE_PATH, Garbage
 from stratalog.objectlog.stored.seal import is_being_destroyed, seal_of
 from stratalog.objectlog.stored.snapshot import Entry
@@ -87,9 +88,9 @@ class WatchedLog:
     def landed(self, path: str, data: bytes) -> None:
         """A version of a mutable object was stored."""
         if path == MANIFEST_PATH:
-            self._manifest_landed(Manifest.from_json(data), data)
+            self._manifest_landed(decode_manifest(data), data)
         elif path == GARBAGE_PATH:
-            self._plan_landed(Garbage.from_json(data, path))
+            self._plan_landed(decode_document(Garbage, data, path))
         elif path.startswith(CURSOR_PREFIX):
             self._cursors.landed(path, data)
         elif path.startswith(PIN_PREFIX):

@@ -23,6 +23,7 @@ from simulation.watched_log import WatchedLog
 from stratalog.objectlog.erasure.certificate import Certificate, decode_certificate
 from stratalog.objectlog.holds.cursor import Cursor
 from stratalog.objectlog.holds.pin import Pin
+from stratalog.objectlog.stored import open_certificate
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
 from stratalog.objectlog.stored.plan import Garbage
 from stratalog.objectlog.stored.seal import predecessor_of, seal_of
@@ -138,7 +139,7 @@ class WatchedBucket:
             if is_new:
                 self._check_predecessor(log.manifest)
         elif rest.startswith("certificate/"):
-            self._certified(log, decode_certificate(data, rest))
+            self._certified(log, decode_certificate(open_certificate(data, rest), rest))
         elif rest.startswith("pin/"):
             for each in self.logs.values():
                 self._check_fork(each)

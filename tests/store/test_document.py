@@ -18,7 +18,7 @@ from stratalog.errors import (
     Unavailable,
     Unknown,
 )
-from stratalog.objectlog.stored import StoredObject
+from stratalog.objectlog.stored import StoredObject, decode_document
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
     Document,
@@ -46,11 +46,15 @@ class Counter(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     came_from: tuple[str, ...] = ()
 
 
+def decode(data: bytes, path: str) -> Counter:
+    return decode_document(Counter, data, path)
+
+
 def document(store: Store, runtime: Runtime = DEFAULT_RUNTIME) -> Document[Counter]:
     return Document(
         store,
         PATH,
-        Counter.from_json,
+        decode,
         label="counter 'a'",
         runtime=runtime,
         timeout_s=TIMEOUT_S,
@@ -117,7 +121,7 @@ async def lost_request(_store: Trick, _path: str, _data: bytes, _etag: str) -> s
 async def lost_below_another(store: Trick, path: str, data: bytes, etag: str) -> str:
     """It lands, somebody else builds on it, and the answer is lost."""
     landed = await MemoryStore.put_if_match(store, path, data, etag)
-    ours = Counter.from_json(data)
+    ours = decode(data, PATH)
     theirs = Counter(count=99, write_id="theirs", came_from=(*ours.came_from, "b"))
     await MemoryStore.put_if_match(store, path, theirs.to_json(), landed)
     raise Unknown("the answer was lost")
@@ -361,10 +365,10 @@ class TestLists:
             for number in range(40):
                 await store.put_if_absent(f"c/{number:02}.json", Counter(count=number).to_json())
             await store.put_if_absent("c/README", b"nothing of ours")
-            found = await read_versions(store, "c/", Counter.from_json, name_in)
+            found = await read_versions(store, "c/", decode, name_in)
             assert [name for name, _ in found] == [f"{number:02}" for number in range(40)]
             assert [version.value.count for _, version in found] == [*range(40)]
-            assert found[3][1] == await read_version(store, "c/03.json", Counter.from_json)
+            assert found[3][1] == await read_version(store, "c/03.json", decode)
 
         run(main())
 
@@ -379,7 +383,7 @@ class TestLists:
             store = Hasty()
             for number in range(3):
                 await store.put_if_absent(f"c/{number}.json", Counter().to_json())
-            found = await read_versions(store, "c/", Counter.from_json, name_in)
+            found = await read_versions(store, "c/", decode, name_in)
             assert [name for name, _ in found] == ["0", "2"]
 
         run(main())
@@ -396,7 +400,7 @@ class TestLists:
             await store.put_if_absent("c/0.json", b"{")
             await store.put_if_absent("c/1.json", Counter().to_json())
             with pytest.raises(Corrupt):
-                await read_versions(store, "c/", Counter.from_json, name_in)
+                await read_versions(store, "c/", decode, name_in)
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
         run(main())
@@ -407,11 +411,9 @@ class TestLists:
             await store.put_if_absent("c/0.json", Counter().to_json())
             await store.put_if_absent("c/1.json", b"{")
             with pytest.raises(Corrupt):
-                await read_versions(store, "c/", Counter.from_json, name_in)
+                await read_versions(store, "c/", decode, name_in)
             damages: list[StratalogError] = []
-            found = await read_versions(
-                store, "c/", Counter.from_json, name_in, on_damage=damages.append
-            )
+            found = await read_versions(store, "c/", decode, name_in, on_damage=damages.append)
             assert [name for name, _ in found] == ["0"]
             assert [damage.path for damage in damages] == ["c/1.json"]
 

@@ -75,10 +75,8 @@ def test_a_linked_file_is_refused_by_name(
 ) -> None:
     (root / "log" / "way").mkdir()
     (root / "log" / "way" / "x").symlink_to(outside / ("nothing" if dangling else "x"))
-    operations = {
-        **OPERATIONS,
-        "put_if_absent": lambda store: store.put_if_absent("log/way/x", b""),
-    }
+    operations: dict[str, Operation] = dict(OPERATIONS)
+    operations["put_if_absent"] = lambda store: store.put_if_absent("log/way/x", b"")
     with pytest.raises(Denied, match=r"x.* is a symbolic link"):
         asyncio.run(operations[name](DirectoryStore(root)))
     assert (outside / "x").read_bytes() == b"precious"

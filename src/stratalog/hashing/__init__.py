@@ -5,6 +5,8 @@ Needs the extra ``fast``; without it ``hashlib`` serves.
     program.py   Keccak and the sums, written for LLVM
     kernel.py    the compiled program, and its call from Python
     build_kernel.py    when a process compiles it
+    digest.py    the digest of stored bytes, which is another hash for another purpose
 """
 
 from stratalog.hashing.build_kernel import MAKER
+from stratalog.hashing.digest import digest_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from stratalog.errors import Invalid
-from stratalog.objectlog.stored import Compression
+from stratalog.objectlog.stored import Compression, Verify
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -118,8 +118,10 @@ class WriterOptions(_Options):
 class ReaderOptions(_Options):
     """How a reader fetches, checks and keeps."""
 
-    verify: bool = True
-    """Hash every record and compare with the setsum in the tree."""
+    verify: Verify = True
+    """What is checked of each fragment. `True`: its bytes, by the digest in its entry, or its
+    records where an entry has none, as those of format 1.0. `"records"`: both; only this notices
+    that somebody has changed records and their digest. `False`: nothing."""
 
     prefetch_fragments: int = 8
     """How many fragments iteration reads ahead."""
@@ -141,7 +143,10 @@ class ReaderOptions(_Options):
 
     def __post_init__(self) -> None:
         self._check("prefetch_fragments", "prefetch_bytes")
-        _require(type(self.verify) is bool, f"verify is True or False, not {self.verify!r}")
+        _require(
+            type(self.verify) is bool or self.verify == "records",
+            f'verify is True, False or "records", not {self.verify!r}',
+        )
         _require(self.cache_bytes >= 0, "cache_bytes is not negative")
         _require(
             0 < self.poll_s_min <= self.poll_s_max <= LONGEST_S,

@@ -1,10 +1,18 @@
 """Stores: where a log's objects live. ``open_store`` finds the one that a URL or a path names."""
 
 from stratalog.store.cas import Landed, Overtaken, Patience, create, put_made_once, put_once, swap
+from stratalog.store.closing import close_json, open_json
 from stratalog.store.counted import CountedStore, Usage
 from stratalog.store.directory import DirectoryStore, UnsafeFileSystemWarning
 from stratalog.store.doctor import Report, examine
-from stratalog.store.document import Document, Superseded, Version, read_version, read_versions
+from stratalog.store.document import (
+    Document,
+    Superseded,
+    Version,
+    closed,
+    read_version,
+    read_versions,
+)
 from stratalog.store.in_place import get_then
 from stratalog.store.locate import CLOUD_SCHEMES, StoreLike, open_store, sibling
 from stratalog.store.memory import MemoryStore

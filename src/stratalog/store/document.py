@@ -12,6 +12,8 @@ tombstone, which is one more version: not every store can delete on a condition,
 would let a late creation land. ``load`` finds no document where a tombstone is, and ``create``
 replaces it.
 
+Every version ends with a digest of itself (``closing``), which the decoder checks and takes away.
+
 Every version carries a fresh ``write_id``. A value that has none yet, or still that of the version
 it was made from, is given one when it is put. So no two versions are byte-equal, and a version that
 is read back tells who wrote it.
@@ -44,6 +46,7 @@ from stratalog.invariants import invariant
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
 from stratalog.store.cas import Landed, Patience, Superseded, create, swap
+from stratalog.store.closing import close_json
 from stratalog.store.protocol import Blob, Store
 
 READS_AT_ONCE = 32
@@ -62,7 +65,11 @@ class Versioned(Protocol):
 V = TypeVar("V", bound=Versioned)
 
 Decode = Callable[[bytes, str], V]
-"""The value in stored bytes, given their path. ``Corrupt`` if they hold none."""
+"""The value in stored bytes, given their path. ``Corrupt`` if they hold none, or if they are not
+what was put: it begins with ``open_json``."""
+
+Encode = Callable[[V], bytes]
+"""The bytes to put for a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,12 @@ class Version(Generic[V]):
 
     value: V
     etag: str
+
+
+def closed(value: Versioned) -> bytes:
+    """The bytes to put for a version. They end with their digest."""
+    invariant(bool(value.write_id), "a version that is put has a write id")
+    return close_json(value.to_json(), value.write_id or "")
 
 
 def _never(_value: object) -> bool:
@@ -89,6 +102,7 @@ class Document(Generic[V]):
     runtime: Runtime
     timeout_s: float
     is_tombstone: Callable[[V], bool] = _never
+    encode: Encode[V] = closed
     hint_if_missing: str | None = None
     hint_if_changed: str | None = RELOAD
 
@@ -145,7 +159,7 @@ class Document(Generic[V]):
         """The same, telling what is there now in place of raising."""
         patience = patience or Patience(self.runtime, self.timeout_s)
         fresh = self._fresh(value, before)
-        data = fresh.to_json()
+        data = self.encode(fresh)
         if before is None:
             try:
                 return Version(fresh, await create(self.store, self.path, data, patience))

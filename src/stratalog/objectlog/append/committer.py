@@ -28,6 +28,7 @@ from stratalog.objectlog.stored import (
     Manifest,
     UploadNames,
     decode_manifest,
+    encode_manifest,
     load_manifest,
     sealed,
 )
@@ -103,7 +104,7 @@ class Committer:
             settled = await swap(
                 self._store,
                 MANIFEST_PATH,
-                changed.to_json(),
+                encode_manifest(changed),
                 self._etag,
                 is_version(changed),
                 self._context.patience(),
@@ -189,7 +190,7 @@ class Committer:
             base, folds = self._fold_task.apply(self.manifest)
             write_id = self._runtime.new_id()
             manifest = link(base, fragments, self.names.incarnation, self._context.writer, write_id)
-            data = manifest.to_json()
+            data = encode_manifest(manifest)
             if len(data) <= ROOT_BYTES_MAX or not self._fold_task.consider(
                 self.manifest, self.names
             ):

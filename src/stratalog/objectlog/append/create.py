@@ -10,6 +10,7 @@ from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     Manifest,
     check_offset,
+    encode_manifest,
     load_manifest,
     taken,
     writer_label,
@@ -46,7 +47,9 @@ async def create_log(
     manifest = Manifest.of_new_log(writer_label(writer), runtime, first_offset)
     manifest = msgspec.structs.replace(manifest, name=name)
     try:
-        await create(store, MANIFEST_PATH, manifest.to_json(), Patience(runtime, CREATE_TIMEOUT_S))
+        await create(
+            store, MANIFEST_PATH, encode_manifest(manifest), Patience(runtime, CREATE_TIMEOUT_S)
+        )
     except Exists:
         if not exist_ok:
             raise taken(store.url, TAKEN_HINT) from None

@@ -34,7 +34,7 @@ class Draft:
 
     def stored(self, path: str, encoded: EncodedFragment, timestamp_us: int) -> Fragment:
         """The entry that links it, once it is stored under ``path``."""
-        return Fragment(
+        entry = Fragment(
             path=path,
             seq_no=self.seq_no,
             start=LogPosition(self.first_offset, timestamp_us),
@@ -42,6 +42,7 @@ class Draft:
             num_bytes=len(encoded.data),
             setsum=encoded.setsum,
         )
+        return entry.linking(path, encoded)
 
 
 @dataclass(slots=True, eq=False)

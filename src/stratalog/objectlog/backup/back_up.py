@@ -38,7 +38,16 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.objectlog.tree import on_newest_tree
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Patience, PatientStore, StoreLike, open_store, put_once, redact
+from stratalog.store import (
+    Patience,
+    PatientStore,
+    StoreLike,
+    closed,
+    open_json,
+    open_store,
+    put_once,
+    redact,
+)
 
 DEFAULT_OPTIONS = CopyOptions()
 PIN_ATTEMPTS_MAX = 5
@@ -109,7 +118,7 @@ class _Backup:
             copied = await on_newest_tree(self._source, self._copy)
             taken = StoredBackup(
                 format=FORMAT,
-                id=backup_id,
+                write_id=backup_id,
                 source=redact(self._source.url),
                 taken_us=self._runtime.now_us(),
                 note=note,
@@ -118,7 +127,7 @@ class _Backup:
                 policy=policy,
             )
             patience = Patience(self._runtime, self._options.timeout_s)
-            await put_once(self._store, lambda: taken.path, taken.to_json(), patience)
+            await put_once(self._store, lambda: taken.path, closed(taken), patience)
         finally:
             await self._release()
         done = self._objects.copied
@@ -158,7 +167,7 @@ class _Backup:
             return None
         if decode_document(Policy, data, POLICY_PATH).removed:
             return None
-        return msgspec.json.decode(data, type=Fields)
+        return msgspec.json.decode(open_json(data, POLICY_PATH), type=Fields)
 
     # Holding
 

@@ -21,6 +21,7 @@ from stratalog.objectlog.stored import (
     Fragment,
     Snapshot,
     SnapshotPointer,
+    check_bytes,
     decode_fragment,
 )
 from stratalog.ordered import OrderedTasks
@@ -125,6 +126,7 @@ class ObjectCopy:
                 yield _Stored(item.num_bytes, Amount())
                 continue
             blob = await self._source.get(item.path)
+            check_bytes(blob.data, item)
             node = Snapshot.from_json(blob.data, item.path)
             node.check(item)
             stack.append(_Node(item, blob.data))
@@ -177,9 +179,9 @@ class ObjectCopy:
                 actual=len(data),
             )
         if len(data) <= VERIFY_INLINE_BYTES_MAX:
-            decode_fragment(data, fragment)
+            _check(data, fragment)
         else:
-            await self._runtime.compute(lambda: decode_fragment(data, fragment))
+            await self._runtime.compute(lambda: _check(data, fragment))
 
     async def _put(self, path: str, data: bytes) -> None:
         if self._target is not None:
@@ -209,6 +211,12 @@ class ObjectCopy:
     def _tell(self, done: int, total: int) -> None:
         if self._on_progress is not None:
             self._on_progress(BackupProgress(done, total))
+
+
+def _check(data: bytes, fragment: Fragment) -> None:
+    """The bytes by their digest, or the records of an entry that has none."""
+    if not check_bytes(data, fragment):
+        decode_fragment(data, fragment)
 
 
 def _check_own(entry: Entry) -> None:

@@ -31,6 +31,7 @@ from stratalog.objectlog.stored import (
     RestoringMark,
     StoredBackup,
     decode_document,
+    encode_manifest,
     load_manifest,
     own,
     restoring_path,
@@ -38,7 +39,7 @@ from stratalog.objectlog.stored import (
 )
 from stratalog.objectlog.tree import delete_surely, missing
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.store import Patience, PatientStore, StoreLike, create, open_store, probe
+from stratalog.store import Patience, PatientStore, StoreLike, closed, create, open_store, probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,9 @@ class _Restoration:
             await probe(self._target, self._runtime)
             new_id = self._runtime.new_id
             mark = RestoringMark(write_id=new_id(), sweep_epoch=int(new_id(8), 16))
-            await self._put_if_missing(path, mark.to_json())
+            await self._put_if_missing(path, closed(mark))
             blob = await self._target.get(path)  # perhaps that of another run
-        return RestoringMark.from_json(blob.data, path)
+        return decode_document(RestoringMark, blob.data, path)
 
     async def _is_done(self, mark: RestoringMark) -> bool:
         """Whether an earlier run has put the manifest, and was cut short after that."""
@@ -160,7 +161,7 @@ class _Restoration:
                 writer=self._writer,
                 write_id=self._runtime.new_id(),
             )
-            await self._put_if_missing(cursor_path(name), cursor.to_json())
+            await self._put_if_missing(cursor_path(name), closed(cursor))
 
     async def _put_policy(self, stored: StoredBackup) -> None:
         if stored.policy is not None:
@@ -168,7 +169,7 @@ class _Restoration:
             policy = msgspec.structs.replace(
                 decode_document(Policy, data, POLICY_PATH), write_id=self._runtime.new_id()
             )
-            await self._put_if_missing(POLICY_PATH, policy.to_json())
+            await self._put_if_missing(POLICY_PATH, closed(policy))
 
     async def _put_manifest(self, manifest: Manifest, mark: RestoringMark) -> None:
         fresh = msgspec.structs.replace(
@@ -177,7 +178,7 @@ class _Restoration:
             sweep_epoch=mark.sweep_epoch,
             fork=None,
         )
-        await self._put_if_missing(MANIFEST_PATH, fresh.to_json())
+        await self._put_if_missing(MANIFEST_PATH, encode_manifest(fresh))
         await self._is_done(mark)  # or somebody else has made a log here meanwhile
 
     async def _put_if_missing(self, path: str, data: bytes) -> None:

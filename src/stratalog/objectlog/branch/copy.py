@@ -1,8 +1,9 @@
 """Copying a log: a stretch of its records in a new log of any store.
 
-Fragments are read, verified and stored as they are, byte for byte, under names of the target. They
-keep their offsets, times and sums, and get numbers of the target. Only a fragment that a boundary
-divides is encoded anew.
+Fragments are read, verified and stored as they are, byte for byte, under names of the target. Their
+bytes are compared with the digest in their entry; only an entry without one has its records decoded
+and hashed. They keep their offsets, times and sums, and get numbers of the target. Only a fragment
+that a boundary divides is encoded anew.
 
     source ──► read, verify ──► store ──┐
            ──► read, verify ──► store ──┼──► linked in order, a few at a time
@@ -40,6 +41,7 @@ from stratalog.objectlog.stored import (
     as_fields,
     check_offset,
     copy_note_of,
+    encode_manifest,
     is_relative,
     load_any_manifest,
     writer_label,
@@ -174,7 +176,7 @@ class _Copy:
             copy=as_fields(note),
         )
         try:
-            await create(self._store, MANIFEST_PATH, manifest.to_json(), self._patience())
+            await create(self._store, MANIFEST_PATH, encode_manifest(manifest), self._patience())
         except Exists:
             return await self._begun(from_offset, to_offset)
         return note
@@ -240,7 +242,7 @@ class _Copy:
         named = names.staged if part is fragment and is_relative(fragment.path) else names.fragment
         path = await put_once(self._store, lambda: named(seq_no), encoded.data, self._patience())
         stored = msgspec.structs.replace(
-            part, path=path, seq_no=seq_no, seq_first=None, num_bytes=len(encoded.data), base=None
+            part.linking(path, encoded), seq_no=seq_no, seq_first=None, base=None
         )
         return Upload(stored, epoch)
 

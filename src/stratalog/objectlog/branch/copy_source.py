@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from stratalog.errors import Conflict, Denied, Invalid, NotFound, Trimmed
+from stratalog.hashing import digest_of
 from stratalog.objectlog.branch.divide import encode_part
 from stratalog.objectlog.holds import Pin, PinStore, load_pinned
 from stratalog.objectlog.options import KIB, MIB, CopyOptions
@@ -21,6 +22,7 @@ from stratalog.objectlog.stored import (
     Fragment,
     LogPosition,
     Manifest,
+    check_bytes,
     decode_fragment,
     load_manifest,
 )
@@ -131,8 +133,9 @@ class CopySource:
         def verified() -> tuple[EncodedFragment, Fragment]:
             if high - low < fragment.span:
                 return encode_part(blob.data, fragment, low, high)
-            decode_fragment(blob.data, fragment)
-            return EncodedFragment(blob.data, fragment.setsum), fragment
+            if not check_bytes(blob.data, fragment):
+                decode_fragment(blob.data, fragment)
+            return EncodedFragment(blob.data, fragment.setsum, digest_of(blob.data)), fragment
 
         if fragment.num_bytes <= VERIFY_INLINE_BYTES_MAX:
             return verified()

@@ -31,6 +31,7 @@ from stratalog.objectlog.stored import (
     encode_fragment,
     in_base,
     sum_of_records,
+    with_digest,
 )
 from stratalog.objectlog.tree import Nodes, Window, children_in, make_snapshot, survivors_of
 from stratalog.setsum import Setsum
@@ -81,7 +82,8 @@ def encode_part(
 ) -> tuple[EncodedFragment, Fragment]:
     """The records of a stored fragment from one offset up to, not including, another one.
 
-    Gives their entry too, which has the times and numbers of the whole, and its path.
+    Gives their entry too, which has the times and numbers of the whole, and its path. It has no
+    digest before it links an object of its own.
     """
     if entry.is_sparse:
         part = survivors_of(data, entry).within(Window(from_offset, to_offset))
@@ -89,7 +91,7 @@ def encode_part(
     else:
         part, encoded = None, _encode_dense(data, entry, from_offset, to_offset)
     return encoded, msgspec.structs.replace(
-        entry,
+        with_digest(entry, None),
         start=LogPosition(from_offset, entry.start.timestamp_us),
         limit=LogPosition(to_offset, entry.limit.timestamp_us),
         num_bytes=len(encoded.data),

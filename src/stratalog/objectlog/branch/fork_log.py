@@ -64,6 +64,7 @@ from stratalog.objectlog.stored import (
     as_fields,
     check_begun,
     check_offset,
+    encode_manifest,
     load_any_manifest,
     load_manifest,
     taken,
@@ -237,7 +238,7 @@ class _Fork:
             fork=as_fields(note),
         )
         try:
-            await create(self._target, MANIFEST_PATH, manifest.to_json(), self._patience())
+            await create(self._target, MANIFEST_PATH, encode_manifest(manifest), self._patience())
         except Exists:
             return await self._begun(at)
         return note
@@ -367,7 +368,7 @@ class _Fork:
         path = await put_once(
             self._target, partial(names.fragment, seq_no), encoded.data, self._patience()
         )
-        return msgspec.structs.replace(part, path=path, seq_no=seq_no)
+        return msgspec.structs.replace(part.linking(path, encoded), seq_no=seq_no)
 
     def _patience(self) -> Patience:
         return Patience(self._runtime, FORK_TIMEOUT_S)

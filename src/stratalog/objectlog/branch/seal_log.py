@@ -24,6 +24,7 @@ from stratalog.objectlog.stored import (
     Seal,
     as_fields,
     check_note,
+    encode_manifest,
     load_any_manifest,
     load_manifest,
     predecessor_of,
@@ -129,7 +130,7 @@ class Sealer:
         )
         try:
             patience = Patience(self._runtime, SEAL_TIMEOUT_S)
-            await create(store, MANIFEST_PATH, first.to_json(), patience)
+            await create(store, MANIFEST_PATH, encode_manifest(first), patience)
         except Exists:
             if not await _is_successor(store, named):
                 raise taken(store.url, TAKEN_HINT) from None

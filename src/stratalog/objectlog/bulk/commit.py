@@ -32,8 +32,10 @@ from stratalog.objectlog.stored import (
     Snapshot,
     Span,
     UploadNames,
+    encode_manifest,
     load_manifest,
     sealed,
+    with_digest,
     writer_label,
 )
 from stratalog.objectlog.tree import (
@@ -184,7 +186,7 @@ class _Linking:
         incarnation = self._uploads[0].incarnation
         patience = Patience(self._runtime, self._timeout_s)
         settled = await put_linked(
-            self._store, candidate.to_json(), etag, fragments, incarnation, patience
+            self._store, encode_manifest(candidate), etag, fragments, incarnation, patience
         )
         if isinstance(settled, Landed):
             return None
@@ -225,15 +227,14 @@ def placed(uploads: Sequence[UploadedFragment], manifest: Manifest, now_us: int)
     for each in uploads:
         start = LogPosition(offset, time_us)
         offset += each.count
-        fragments.append(
-            Fragment(
-                path=each.path,
-                seq_no=seq_no,
-                start=start,
-                limit=LogPosition(offset, time_us),
-                num_bytes=each.num_bytes,
-                setsum=each.setsum,
-            )
+        entry = Fragment(
+            path=each.path,
+            seq_no=seq_no,
+            start=start,
+            limit=LogPosition(offset, time_us),
+            num_bytes=each.num_bytes,
+            setsum=each.setsum,
         )
+        fragments.append(with_digest(entry, each.xxh3))
         seq_no += 1
     return fragments

@@ -59,6 +59,9 @@ class UploadedFragment(msgspec.Struct, frozen=True, gc=False):
     sweep_epoch: int
     """In which epoch its upload began. In another one it is linked only if its guard is live."""
 
+    xxh3: str | None = None
+    """The digest of its bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class BulkUpload:
@@ -118,6 +121,7 @@ class BulkUpload:
             num_bytes=len(encoded.data),
             setsum=encoded.setsum,
             sweep_epoch=manifest.sweep_epoch,
+            xxh3=encoded.xxh3,
         )
 
     async def abandon(self) -> None:

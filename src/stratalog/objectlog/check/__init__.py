@@ -7,5 +7,5 @@ from stratalog.objectlog.check.scrub_log import scrub
 from stratalog.objectlog.check.scrub_read import Examined, examine_read, read_object, tree_of
 from stratalog.objectlog.check.scrub_report import ScrubReport
 from stratalog.objectlog.check.scrub_walk import TreeWalk, replacements_of
-from stratalog.objectlog.check.tree_check import decode_leniently, examine_node
+from stratalog.objectlog.check.tree_check import decode_leniently, examine_node_bytes
 from stratalog.objectlog.check.verify_log import Check, VerifyReport, verify

@@ -44,6 +44,10 @@ class DamageKind(enum.Enum):
         "manifest-unreadable",
         "The manifest cannot be decoded, so nothing says which fragments belong to the log.",
     )
+    MANIFEST_DIGEST = (
+        "manifest-digest",
+        "The manifest does not hold the bytes that were stored, although its sums hold.",
+    )
     MANIFEST_SUM = (
         "manifest-sum",
         "The root's entries and what was collected do not add up to the log's setsum.",
@@ -71,6 +75,10 @@ class DamageKind(enum.Enum):
     SNAPSHOT_UNREADABLE = (
         "snapshot-unreadable",
         "An inner node cannot be decoded; the records below it cannot be found.",
+    )
+    SNAPSHOT_DIGEST = (
+        "snapshot-digest",
+        "An inner node does not hold the bytes that were stored, although its sums hold.",
     )
     SNAPSHOT_EMPTY = (
         "snapshot-empty",
@@ -109,6 +117,14 @@ class DamageKind(enum.Enum):
         "fragment-size",
         "The stored object has another size than it was written with: truncated or replaced.",
     )
+    FRAGMENT_DIGEST = (
+        "fragment-digest",
+        "The object does not hold the bytes that were stored, although its records add up.",
+    )
+    FRAGMENT_DECODED_SIZE = (
+        "fragment-decoded-size",
+        "The object would be decoded to more than a fragment of its size can hold.",
+    )
     FRAGMENT_UNREADABLE = (
         "fragment-unreadable",
         "The object cannot be read as Parquet: truncated, overwritten, or its bytes flipped.",
@@ -145,18 +161,39 @@ class DamageKind(enum.Enum):
     )
     CURSOR_UNREADABLE = (
         "cursor-unreadable",
-        "A cursor cannot be decoded, so collection cannot know what it holds back.",
+        "A cursor is not what was stored, so collection cannot know what it holds back.",
         "Find out which reader it belongs to, and write it anew where that reader stands.",
     )
     PIN_UNREADABLE = (
         "pin-unreadable",
-        "A pin cannot be decoded, so nobody knows what it holds, and nothing can be deleted.",
+        "A pin is not what was stored, so nobody knows what it holds, and nothing can be deleted.",
         "Find out who holds it. If nobody does, remove the object; then collection goes on.",
     )
     PLAN_UNREADABLE = (
         "plan-unreadable",
-        "The plan of a collection cannot be decoded, so nobody can finish or cancel it.",
+        "The plan of a collection is not what was stored, so nobody can finish or cancel it.",
         "Keep it and find out who changed it; collection stops until it is readable.",
+    )
+    POLICY_UNREADABLE = (
+        "policy-unreadable",
+        "The policy is not what was stored, so nobody knows what is to be kept.",
+        "Set it anew with `stratalog policy set`, or remove the object.",
+    )
+    STAGE_UNREADABLE = (
+        "stage-unreadable",
+        "An upload guard is not what was stored, so nothing can be swept.",
+        "Find out whose job it is. If that has ended, remove the object; then the sweep goes on.",
+    )
+    CERTIFICATE_UNREADABLE = (
+        "certificate-unreadable",
+        "The certificate of an erasure is not what was stored.",
+        "Restore it from the copy that was given away, or from a copy of the bucket.",
+    )
+    INDEX_UNREADABLE = (
+        "index-unreadable",
+        "The key index is not what was stored. It is a cache: the next compaction makes it anew.",
+        "Nothing needs to be done.",
+        True,
     )
     SINGLE_CHILD = (
         "single-child",

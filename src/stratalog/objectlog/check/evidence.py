@@ -5,7 +5,8 @@ they are stored in. Fragments carry their number in their name, offsets and time
 fragments between the node's neighbours are listed and read, and each entry is made anew from what
 is stored. The entries are the children if they follow each other without a gap and match the
 pointer in range, sum and bytes. Fragments that were uploaded and never linked may lie between them;
-a sum of 256 bits distinguishes them.
+a sum of 256 bits distinguishes them. The digests that the node had are lost with it, so an entry
+gets that of the bytes that are there: their records are proven, and from now on so is the rest.
 """
 
 import re
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt, NotFound
+from stratalog.hashing import digest_of
 from stratalog.objectlog.stored import (
     BUCKET_FRAGMENTS,
     RECORD_SCHEMA,
@@ -28,6 +30,7 @@ from stratalog.objectlog.stored import (
     decode_fragment,
     own,
     sum_of_records,
+    with_digest,
 )
 from stratalog.objectlog.tree import Tree, Window
 from stratalog.ordered import gather_bounded
@@ -131,7 +134,7 @@ def entry_of(path: str, seq_no: int, data: bytes) -> Fragment | None:
         return None
     offsets, times_us = batch.column(0).to_numpy(), batch.column(1).to_numpy()
     setsum = sum_of_records(offsets, times_us, batch.column(2))
-    return msgspec.structs.replace(entry, setsum=setsum)
+    return with_digest(msgspec.structs.replace(entry, setsum=setsum), digest_of(data))
 
 
 def prove(candidates: Sequence[Fragment], pointer: SnapshotPointer) -> tuple[Fragment, ...]:

@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt
 from stratalog.objectlog.check.damage import Damage, DamageKind, about
-from stratalog.objectlog.stored import RECORD_SCHEMA, Fragment, decode_fragment, spans
+from stratalog.objectlog.check.tree_check import examine_bytes
+from stratalog.objectlog.stored import (
+    RECORD_SCHEMA,
+    Fragment,
+    Oversized,
+    decode_fragment,
+    read_bounded,
+    spans,
+    with_digest,
+)
 
 
 def examine_size(size: int, entry: Fragment) -> Iterator[Damage]:
@@ -23,10 +32,19 @@ def examine_size(size: int, entry: Fragment) -> Iterator[Damage]:
 
 
 def examine_fragment(data: bytes, entry: Fragment) -> Iterator[Damage]:
-    """What does not hold in a fragment: decode, hash and compare all of it."""
-    yield from examine_size(len(data), entry)
+    """What does not hold in a fragment: decode, hash and compare all of it, and every byte.
+
+    What its rows show tells more than that some byte was changed.
+    """
+    found = [*examine_size(len(data), entry), *_examine_rows(data, entry)]
+    changed = None if found else examine_bytes(data, entry)
+    yield from found if changed is None else [changed]
+
+
+def _examine_rows(data: bytes, entry: Fragment) -> Iterator[Damage]:
+    unpromised = with_digest(entry, None)
     try:
-        batch = decode_fragment(data, entry)
+        batch = decode_fragment(data, unpromised)
     except Corrupt as error:
         yield from _diagnose(data, entry, error)
     else:
@@ -51,7 +69,7 @@ def _diagnose(data: bytes, entry: Fragment, error: Corrupt) -> Iterator[Damage]:
             expected=f"{entry.count} from {start} to {last}"
             if entry.is_sparse
             else f"{start} to {last}",
-            actual=f"{offsets.min()} to {offsets.max()}",
+            actual=f"{offsets.min()} to {offsets.max()}" if len(offsets) else "none",
         )
     else:
         yield about(
@@ -72,7 +90,9 @@ def _columns_of(
         names, count = file.schema_arrow.names, file.metadata.num_rows
         if count != entry.count:
             return about(DamageKind.FRAGMENT_COUNT, entry, expected=entry.count, actual=count)
-        table = file.read(use_threads=False)
+        table = read_bounded(data, file)
+    except Oversized as error:
+        return about(DamageKind.FRAGMENT_DECODED_SIZE, entry, detail=str(error))
     except (pa.ArrowException, OSError, ValueError) as error:
         return about(DamageKind.FRAGMENT_UNREADABLE, entry, detail=str(error))
     try:

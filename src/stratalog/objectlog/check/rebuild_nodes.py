@@ -169,9 +169,7 @@ class _Repair:
                 self._store, self._tree, manifest, place.pointer, self._runtime
             )
             nodes = self._nodes(fragments, place.pointer)
-            rebuilt = msgspec.structs.replace(
-                place.pointer, path_to_snapshot=nodes[-1].path, depth=nodes[-1].depth
-            )
+            rebuilt = _leading_to(nodes[-1], place.pointer)
             root_before, root_after, above = self._above(place, rebuilt)
             for node in (*nodes, *above):
                 patience = Patience(self._runtime, TIMEOUT_S)
@@ -246,7 +244,7 @@ class _Repair:
                 snapshots=_replaced(node.snapshots, before, after),
             )
             made.append(copy)
-            before, after = pointer, msgspec.structs.replace(pointer, path_to_snapshot=copy.path)
+            before, after = pointer, _leading_to(copy, pointer)
         return before, after, made
 
     async def _link(self, epoch: int, before: SnapshotPointer, after: SnapshotPointer) -> bool:
@@ -263,6 +261,18 @@ class _Repair:
 
         stored = await amend(self._store, change, Patience(self._runtime, TIMEOUT_S))
         return after in stored.snapshots
+
+
+def _leading_to(node: Snapshot, pointer: SnapshotPointer) -> SnapshotPointer:
+    """The pointer with another node behind it, which holds the same."""
+    made = node.pointer()
+    return msgspec.structs.replace(
+        pointer,
+        path_to_snapshot=made.path_to_snapshot,
+        depth=made.depth,
+        xxh3=made.xxh3,
+        xxh3_of=made.xxh3_of,
+    )
 
 
 def _pointer_at(entries: Iterable[Entry], offset: int) -> SnapshotPointer | None:

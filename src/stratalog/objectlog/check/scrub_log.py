@@ -36,22 +36,32 @@ from stratalog.objectlog.check.scrub_report import ScrubReport
 from stratalog.objectlog.check.scrub_walk import TreeWalk, replacements_of
 from stratalog.objectlog.check.scrub_worker import Job
 from stratalog.objectlog.check.tree_check import decode_leniently
-from stratalog.objectlog.holds import CURSOR_PREFIX, PIN_PREFIX, StoredCursor, decode_pin
+from stratalog.objectlog.holds import (
+    CURSOR_PREFIX,
+    PIN_PREFIX,
+    UPLOAD_GUARD_PREFIX,
+    decode_cursor,
+    decode_pin,
+    decode_upload_guard,
+)
 from stratalog.objectlog.options import MIB, ScrubOptions
 from stratalog.objectlog.stored import (
     GARBAGE_PATH,
     MANIFEST_PATH,
+    POLICY_PATH,
     Fragment,
     Garbage,
     Kind,
     Manifest,
+    Policy,
     check_offset,
     decode_document,
     load_manifest,
+    open_certificate,
     own,
 )
 from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, run_blocking
-from stratalog.store import PatientStore, Store, StoreLike, open_store
+from stratalog.store import PatientStore, Store, StoreLike, open_json, open_store
 
 T = TypeVar("T")
 
@@ -60,6 +70,9 @@ DEFAULT_OPTIONS = ScrubOptions()
 PROCESSES_FROM_BYTES = 256 * MIB
 THREADS_FROM_FRAGMENT_BYTES = 4 * EXAMINE_INLINE_BYTES_MAX
 FRAGMENT_PREFIX = "log/"
+CERTIFICATE_PREFIX = "certificate/"
+INDEX_PATH = "live/INDEX.json"
+_NO_CERTIFICATE = DamageKind.CERTIFICATE_UNREADABLE
 
 OnProgress = Callable[[ScrubReport], None]
 """Called with the report so far, which can be resumed from."""
@@ -111,6 +124,14 @@ def _begun(store: Store, resume: ScrubReport | int | None) -> ScrubReport:
         return resume
     check_offset(resume)
     return ScrubReport(url=store.url, first_offset=resume, next_offset=resume)
+
+
+def _json_object(data: bytes, path: str) -> object:
+    """Some document, of which a scrub knows no more than that it is one."""
+    try:
+        return msgspec.json.decode(open_json(data, path), type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not a JSON object: {error}", path=path) from None
 
 
 async def _processes_worthwhile(manifest: Manifest) -> int:
@@ -195,19 +216,25 @@ class _Scrub:
                 self.note(damage)
 
     async def examine_beside(self, manifest: Manifest | None) -> None:
-        """The cursors, the pins and the plan of a collection."""
+        """What is no part of the tree: what holds it, and what is about to change it."""
         await self._examine_cursors(0 if manifest is None else manifest.first_offset)
-        async for path in self._listed(PIN_PREFIX, Kind.PIN):
-            await self._decoded(path, decode_pin, DamageKind.PIN_UNREADABLE)
-        await self._decoded(
-            GARBAGE_PATH, partial(decode_document, Garbage), DamageKind.PLAN_UNREADABLE
+        listed: tuple[tuple[str, Kind, Callable[[bytes, str], object], DamageKind], ...] = (
+            (PIN_PREFIX, Kind.PIN, decode_pin, DamageKind.PIN_UNREADABLE),
+            (UPLOAD_GUARD_PREFIX, Kind.STAGE, decode_upload_guard, DamageKind.STAGE_UNREADABLE),
+            (CERTIFICATE_PREFIX, Kind.CERTIFICATE, open_certificate, _NO_CERTIFICATE),
         )
+        for prefix, kind, decode, unreadable in listed:
+            async for path in self._listed(prefix, kind):
+                await self._decoded(path, decode, unreadable)
+        decode_plan, decode_policy = (partial(decode_document, each) for each in (Garbage, Policy))
+        await self._decoded(GARBAGE_PATH, decode_plan, DamageKind.PLAN_UNREADABLE)
+        await self._decoded(POLICY_PATH, decode_policy, DamageKind.POLICY_UNREADABLE)
+        await self._decoded(INDEX_PATH, _json_object, DamageKind.INDEX_UNREADABLE)
 
     async def _examine_cursors(self, first_offset: int) -> None:
         """Cursors are listed after the manifest was read: the start of a log only goes up."""
-        decode = StoredCursor.from_json
         async for path in self._listed(CURSOR_PREFIX, Kind.CURSOR):
-            cursor = await self._decoded(path, decode, DamageKind.CURSOR_UNREADABLE)
+            cursor = await self._decoded(path, decode_cursor, DamageKind.CURSOR_UNREADABLE)
             if cursor is None or cursor.deleted or cursor.position.offset >= first_offset:
                 continue
             kind, offset = DamageKind.CURSOR_BELOW_START, cursor.position.offset

@@ -15,12 +15,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from stratalog.errors import Corrupt, Denied, Invalid, NotFound, StratalogError, Unavailable
 from stratalog.objectlog.check.damage import Damage, DamageKind, about
 from stratalog.objectlog.check.scrub_read import read_object, tree_of
-from stratalog.objectlog.check.tree_check import examine_entry, examine_node, follows
+from stratalog.objectlog.check.tree_check import examine_entry, examine_node_bytes, follows
 from stratalog.objectlog.stored import Entry, Fragment, Manifest, Snapshot, SnapshotPointer
 from stratalog.objectlog.tree import Window, key_of
 from stratalog.store import Store
 
 READ_AHEAD_NODES = 16
+
+_Found = tuple[Snapshot, tuple[Damage, ...]]
+"""A node, and what does not hold of it."""
 
 Note = Callable[[Damage], None]
 Reload = Callable[[], Awaitable[Manifest | None]]
@@ -63,7 +66,7 @@ class TreeWalk:
                         continue
                 if isinstance(found, Denied | Unavailable):
                     await self._reload()  # raises if the store gives nothing at all
-                if isinstance(found, Snapshot) and entry.start.offset >= counted_from:
+                if isinstance(found, tuple) and entry.start.offset >= counted_from:
                     self.snapshots += 1
                 below = filter(Window(low, high).overlaps, self._below(entry, found))
                 queue.extendleft(reversed([*below]))
@@ -72,7 +75,7 @@ class TreeWalk:
 
     async def _load(
         self, pointer: SnapshotPointer, queue: Iterable[Entry]
-    ) -> Snapshot | StratalogError:
+    ) -> _Found | StratalogError:
         """The node behind a pointer, while those after it are being read ahead."""
         self._begin(pointer)
         for entry in queue:
@@ -84,10 +87,10 @@ class TreeWalk:
         if isinstance(data, StratalogError):
             return data
         try:
-            node = Snapshot.from_json(data, pointer.path)
+            node, damages = examine_node_bytes(data, pointer)
         except Corrupt as error:
             return error
-        return node if pointer.base is None else node.in_base(pointer.base)
+        return node if pointer.base is None else node.in_base(pointer.base), damages
 
     def _begin(self, pointer: SnapshotPointer) -> None:
         key = key_of(pointer)
@@ -106,15 +109,16 @@ class TreeWalk:
         await self._drop_loads()
         return await self._reload()
 
-    def _below(self, pointer: SnapshotPointer, found: Snapshot | StratalogError) -> Iterable[Entry]:
+    def _below(self, pointer: SnapshotPointer, found: _Found | StratalogError) -> Iterable[Entry]:
         """The children to walk. Those that cannot belong here are left out, which is noted."""
         if isinstance(found, StratalogError):
             self._note(_unread(pointer, found))
             return ()
-        for damage in examine_node(found, pointer):
+        node, damages = found
+        for damage in damages:
             self._note(damage)
-        children: Iterable[Entry] = found.entries
-        if found.path != pointer.path:
+        children: Iterable[Entry] = node.entries
+        if node.path != pointer.path:
             whole = Window(pointer.start.offset, pointer.limit.offset)
             children = filter(whole.overlaps, children)
         return self._shallower(children, pointer)

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from stratalog.errors import Corrupt
+import msgspec
+
+from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.check.damage import Damage, DamageKind, about
 from stratalog.objectlog.stored import (
     BUCKET_FRAGMENTS,
@@ -19,8 +21,11 @@ from stratalog.objectlog.stored import (
     Manifest,
     Snapshot,
     SnapshotPointer,
+    check_bytes,
+    decode_opened,
     depth_of,
     parse_manifest,
+    with_digest,
 )
 from stratalog.setsum import Setsum
 
@@ -34,16 +39,66 @@ _NAMED_BY_SUM = re.compile(r"snapshot/SNAPSHOT\.([0-9a-f]{64})(\.[^/]+)?")
 
 
 def decode_leniently(data: bytes) -> tuple[Manifest | None, list[Damage]]:
-    """A manifest even if its sums or ranges do not hold, and all that is wrong with it.
+    """A manifest even if its bytes, sums or ranges do not hold, and all that is wrong with it.
 
     ``Invalid`` for a newer format: what this version would say about it might be wrong.
     """
+    damages: list[Damage] = []
     try:
         manifest = parse_manifest(data)
+    except Corrupt as damaged:
+        try:
+            manifest = decode_opened(Manifest, data, MANIFEST_PATH)
+        except (Corrupt, Invalid) as error:
+            kind = DamageKind.MANIFEST_UNREADABLE
+            return None, [Damage(kind=kind, path=MANIFEST_PATH, detail=str(error))]
+        kind = DamageKind.MANIFEST_DIGEST
+        damages.append(Damage(kind=kind, path=MANIFEST_PATH, detail=str(damaged)))
+        manifest = msgspec.structs.replace(
+            manifest,
+            snapshots=tuple(with_digest(each, None) for each in manifest.snapshots),
+            fragments=tuple(with_digest(each, None) for each in manifest.fragments),
+        )
+    found = [*examine_manifest(manifest)]
+    if any(not each.is_remark for each in found):
+        return manifest, found
+    return manifest, [*damages, *found]
+
+
+def examine_bytes(data: bytes, entry: Entry) -> Damage | None:
+    """What does not hold if an object has other bytes than those that its entry promises."""
+    try:
+        check_bytes(data, entry)
     except Corrupt as error:
-        kind = DamageKind.MANIFEST_UNREADABLE
-        return None, [Damage(kind=kind, path=MANIFEST_PATH, detail=str(error))]
-    return manifest, [*examine_manifest(manifest)]
+        is_node = isinstance(entry, SnapshotPointer)
+        return about(
+            DamageKind.SNAPSHOT_DIGEST if is_node else DamageKind.FRAGMENT_DIGEST,
+            entry,
+            expected=error.expected if isinstance(error.expected, str) else None,
+            actual=error.actual if isinstance(error.actual, str) else None,
+            detail=str(error),
+        )
+    return None
+
+
+def examine_node_bytes(
+    data: bytes, pointer: SnapshotPointer
+) -> tuple[Snapshot, tuple[Damage, ...]]:
+    """A stored node, and all that does not hold of it. ``Corrupt`` if it cannot be decoded.
+
+    What its sums and ranges show tells more than that some byte was changed. Its entries may be
+    what was changed, so their digests do not count any more.
+    """
+    node, changed = Snapshot.from_json(data, pointer.path), examine_bytes(data, pointer)
+    found = (*examine_node(node, pointer),)
+    if changed is None:
+        return node, found
+    node = msgspec.structs.replace(
+        node,
+        snapshots=tuple(with_digest(each, None) for each in node.snapshots),
+        fragments=tuple(with_digest(each, None) for each in node.fragments),
+    )
+    return node, found if any(not each.is_remark for each in found) else (*found, changed)
 
 
 def examine_manifest(manifest: Manifest) -> Iterator[Damage]:

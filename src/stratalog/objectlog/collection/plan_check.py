@@ -24,6 +24,7 @@ hashed from the removed rows when the plan was made, so the last line is no taut
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from stratalog.errors import Corrupt
 from stratalog.objectlog.stored import (
@@ -35,6 +36,7 @@ from stratalog.objectlog.stored import (
     Snapshot,
     SnapshotPointer,
     check_adjacent,
+    check_bytes,
     depth_of,
 )
 from stratalog.objectlog.tree import Tree
@@ -54,6 +56,7 @@ def check_plan(plan: Garbage, manifest: Manifest, nodes: Mapping[str, Snapshot])
     for node in plan.snapshots_to_make:
         _require(len(node.entries) > 1, f"{node.path} has a single child")
         node.check(node.pointer())
+    _check_digests((*plan.root_after, *chain.from_iterable(n.entries for n in made.values())), made)
     cut = {pointer.path: nodes[pointer.path].entries for pointer in plan.snapshots_to_replace}
     before = _leaves(taken, cut)
     after = _leaves(plan.root_after, {path: node.entries for path, node in made.items()})
@@ -69,6 +72,17 @@ def check_plan(plan: Garbage, manifest: Manifest, nodes: Mapping[str, Snapshot])
     _require(was == gone + stays, "the sums of what goes and what stays do not balance")
 
 
+def _check_digests(entries: Iterable[Entry], made: Mapping[str, Snapshot]) -> None:
+    """A node is put as it is encoded from the plan, and its pointer has the digest of that."""
+    for entry in entries:
+        node = made.get(entry.path)
+        try:
+            if node is not None:
+                check_bytes(node.to_json(), entry)
+        except Corrupt as error:
+            _require(False, str(error))
+
+
 def _taken_by(plan: Garbage, manifest: Manifest) -> tuple[Entry, ...]:
     """The entries of the stored root that the plan replaces."""
     taken = manifest.entries[: len(plan.root_before)]
@@ -82,7 +96,7 @@ def _taken_by(plan: Garbage, manifest: Manifest) -> tuple[Entry, ...]:
 def _identity(entry: Entry) -> tuple[object, ...]:
     """Equal for two entries if they link the same object for the same records."""
     ends = (entry.start.offset, entry.limit.offset)
-    return (entry.base, entry.path, *ends, entry.num_bytes, entry.setsum)
+    return (entry.base, entry.path, *ends, entry.num_bytes, entry.setsum, entry.xxh3)
 
 
 def _require(holds: bool, complaint: str) -> None:

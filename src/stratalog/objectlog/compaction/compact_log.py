@@ -37,6 +37,7 @@ from stratalog.objectlog.stored import (
     Fragment,
     Garbage,
     Manifest,
+    check_bytes,
     check_offset,
     load_manifest,
     writer_label,
@@ -318,6 +319,7 @@ class Compactor:
             return Candidate(fragment, fragment.count - dead, must_drop)
         # Which of these a sparse fragment still has, only its rows show.
         data = (await self._tree.store_of(fragment).get(fragment.path)).data
+        check_bytes(data, fragment)
         there = survivors_of(data, fragment, verify=False).offsets
         return Candidate(fragment, len(there & self.live), there.overlaps(self.must_drop))
 

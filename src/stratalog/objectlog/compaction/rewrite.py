@@ -17,7 +17,7 @@ from stratalog.objectlog.compaction.relink import Replaced
 from stratalog.objectlog.compaction.rewrite_groups import Group
 from stratalog.objectlog.holds import UploadGuard
 from stratalog.objectlog.options import CompactOptions
-from stratalog.objectlog.stored import Fragment, UploadNames, check_sum
+from stratalog.objectlog.stored import Fragment, UploadNames, check_bytes, check_sum
 from stratalog.objectlog.tree import Survivors, Tree, joined, survivors_of
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import Runtime
@@ -111,6 +111,7 @@ class Rewriter:
 
     def _divided(self, fragment: Fragment, data: bytes) -> tuple[_Hashed, _Hashed]:
         """What lives in a fragment and what does not, which together are what was promised."""
+        check_bytes(data, fragment)
         parts = survivors_of(data, fragment, verify=False).divide(self.live)
         live, dead = (_Hashed(each, each.setsum) for each in parts)
         check_sum(live.setsum + dead.setsum, fragment.setsum, fragment.path, fragment.path)
@@ -135,12 +136,6 @@ class Rewriter:
                 encoded.data,
                 Patience(self.runtime, self.options.timeout_s),
             )
-            entry = msgspec.structs.replace(
-                entry,
-                path=path,
-                num_bytes=len(encoded.data),
-                setsum=encoded.setsum,
-                rows=len(rows),
-                base=None,
-            )
+            entry = msgspec.structs.replace(entry, rows=len(rows), base=None)
+            entry = entry.linking(path, encoded)
         return Replaced(together, entry, portion.discarded, IndexSet.union(portion.dropped))

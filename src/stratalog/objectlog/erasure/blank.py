@@ -9,11 +9,13 @@ the append of another writer.
 from stratalog.errors import NotFound, Unknown
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
+    EncodedFragment,
     Fragment,
     LogPosition,
     Manifest,
     UploadNames,
     decode_manifest,
+    encode_manifest,
     load_manifest,
     sealed,
     writer_label,
@@ -35,7 +37,7 @@ async def append_blank(
     manifest, etag = await load_manifest(store)
     while manifest.newest == after:
         manifest.check_writable()
-        blank = await _uploaded(store, manifest, names, empty.data, patience, runtime)
+        blank = await _uploaded(store, manifest, names, empty, patience, runtime)
         candidate = link(
             manifest, [blank], names.incarnation, writer_label(writer), runtime.new_id()
         )
@@ -45,7 +47,8 @@ async def append_blank(
             stored = decode_manifest(blob.data)
             return judge(stored, [blank], names.incarnation) is Verdict.HAPPENED
 
-        settled = await swap(store, MANIFEST_PATH, candidate.to_json(), etag, is_ours, patience)
+        data = encode_manifest(candidate)
+        settled = await swap(store, MANIFEST_PATH, data, etag, is_ours, patience)
         if isinstance(settled, Landed) and settled.newer is None:
             return candidate
         current = settled.newer if isinstance(settled, Landed) else settled.current
@@ -61,7 +64,7 @@ async def _uploaded(
     store: Store,
     manifest: Manifest,
     names: UploadNames,
-    data: bytes,
+    empty: EncodedFragment,
     patience: Patience,
     runtime: Runtime,
 ) -> Fragment:
@@ -69,15 +72,16 @@ async def _uploaded(
     if manifest.seal is not None:
         raise sealed(manifest)
     tail, seq_no = manifest.tail, manifest.next_seq_no
-    path = await put_once(store, lambda: names.compacted(seq_no, seq_no), data, patience)
+    path = await put_once(store, lambda: names.compacted(seq_no, seq_no), empty.data, patience)
     time_us = max(runtime.now_us(), tail.timestamp_us)
-    return Fragment(
+    entry = Fragment(
         path=path,
         seq_no=seq_no,
         seq_first=seq_no,
         start=LogPosition(tail.offset, time_us),
         limit=LogPosition(tail.offset + 1, time_us),
-        num_bytes=len(data),
-        setsum=joined([]).setsum,
+        num_bytes=len(empty.data),
+        setsum=empty.setsum,
         rows=0,
     )
+    return entry.linking(path, empty)

@@ -29,10 +29,10 @@ import msgspec
 from stratalog.errors import Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.objectlog.erasure.find_holders import Holder, Versions
-from stratalog.objectlog.stored import Natural, StoredObject, decode_document
+from stratalog.objectlog.stored import Natural, StoredObject, decode_opened, open_certificate
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
-from stratalog.store import Document, Store, StoreLike, open_store, read_versions
+from stratalog.store import Document, Store, StoreLike, closed, open_store, read_versions
 
 CERTIFICATE_PREFIX = "certificate/"
 
@@ -131,8 +131,8 @@ def certificate_path(certificate_id: str) -> str:
 
 
 def decode_certificate(data: bytes, path: str | None = None) -> Certificate:
-    """From stored bytes, or from a file that somebody has kept."""
-    found = decode_document(Certificate, data, path)
+    """From a file that somebody has kept, which may say anything."""
+    found = decode_opened(Certificate, data, path)
     if _ID.fullmatch(found.id) is None or any(start >= limit for start, limit in found.offsets):
         raise Corrupt("not a certificate of an erasure", path=path)
     return found
@@ -149,6 +149,7 @@ def certificate_document(
         label=f"certificate {certificate_id}",
         runtime=runtime,
         timeout_s=timeout_s,
+        encode=_encode,
         hint_if_missing=LIST_HINT,
     )
 
@@ -178,8 +179,13 @@ def _id_in(path: str) -> str | None:
     return found and found.group(1)
 
 
+def _encode(certificate: Certificate) -> bytes:
+    """The bytes to put. One that is done has a hash of its own already."""
+    return certificate.to_json() if certificate.state == "done" else closed(certificate)
+
+
 def _decode_stored(data: bytes, path: str) -> Certificate:
-    found, expected = decode_certificate(data, path), _id_in(path)
+    found, expected = decode_certificate(open_certificate(data, path), path), _id_in(path)
     if found.id != expected:
         raise Corrupt(
             f"{path} is another certificate", path=path, expected=expected, actual=found.id

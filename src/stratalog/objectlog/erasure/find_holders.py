@@ -20,7 +20,7 @@ from stratalog.errors import NotFound
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.objectlog.holds import Pin, PinStore
 from stratalog.objectlog.options import MIB
-from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural
+from stratalog.objectlog.stored import Entry, Fragment, Manifest, Natural, check_bytes
 from stratalog.objectlog.tree import Tree, on_newest_tree, survivors_of
 from stratalog.ordered import gather_bounded, in_order
 from stratalog.runtime import Runtime
@@ -228,4 +228,5 @@ async def _records_in(
         if may_be_lost:
             return EMPTY
         raise
+    check_bytes(data, fragment)
     return wanted & survivors_of(data, fragment, verify=False).offsets

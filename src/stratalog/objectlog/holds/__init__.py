@@ -6,6 +6,7 @@ from stratalog.objectlog.holds.cursor import (
     CursorStore,
     StoredCursor,
     cursor_path,
+    decode_cursor,
 )
 from stratalog.objectlog.holds.fork_note import (
     FORK_TIMEOUT_S,
@@ -26,7 +27,13 @@ from stratalog.objectlog.holds.stored_pin import (
     pin_path,
     read_pin,
 )
-from stratalog.objectlog.holds.upload_guard import StoredUploadGuard, UploadGuard, UploadGuardStore
+from stratalog.objectlog.holds.upload_guard import (
+    UPLOAD_GUARD_PREFIX,
+    StoredUploadGuard,
+    UploadGuard,
+    UploadGuardStore,
+    decode_upload_guard,
+)
 from stratalog.objectlog.holds.wal3_hold import hold_by_cursor, release_cursor_hold
 
 Stage = UploadGuard

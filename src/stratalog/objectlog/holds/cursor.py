@@ -29,6 +29,7 @@ from stratalog.objectlog.stored import (
     StoredObject,
     check_begun,
     check_offset,
+    decode_document,
     load_garbage,
     load_manifest,
     writer_label,
@@ -49,6 +50,9 @@ class StoredCursor(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     write_id: str | None = None
     deleted: bool = False
     held: Natural | None = None
+
+
+decode_cursor = partial(decode_document, StoredCursor)
 
 
 class Cursor:
@@ -142,7 +146,7 @@ class CursorStore:
     async def list(self) -> list[Cursor]:
         """All cursors, by name."""
         found = await read_versions(
-            self._store, CURSOR_PREFIX, StoredCursor.from_json, partial(name_in, CURSOR_PREFIX)
+            self._store, CURSOR_PREFIX, decode_cursor, partial(name_in, CURSOR_PREFIX)
         )
         return [Cursor(self, *each) for each in found if not each[1].value.deleted]
 
@@ -183,7 +187,7 @@ class CursorStore:
         return Document(
             self._store,
             cursor_path(name),
-            StoredCursor.from_json,
+            decode_cursor,
             label=f"cursor {name!r}",
             runtime=self._runtime,
             timeout_s=CURSOR_TIMEOUT_S,

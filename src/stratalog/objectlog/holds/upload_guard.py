@@ -41,6 +41,7 @@ from stratalog.objectlog.stored import (
     Natural,
     StoredObject,
     UploadNames,
+    decode_document,
     load_manifest,
     own,
     writer_label,
@@ -205,7 +206,9 @@ class UploadGuardStore:
 
     async def list(self) -> list[StoredUploadGuard]:
         """All guards, also those that are not live any more."""
-        found = await read_versions(self._store, UPLOAD_GUARD_PREFIX, _decode, _incarnation_in)
+        found = await read_versions(
+            self._store, UPLOAD_GUARD_PREFIX, decode_upload_guard, _incarnation_in
+        )
         return [version.value for _, version in found]
 
     async def remove(self, incarnations: Sequence[str]) -> None:
@@ -241,7 +244,7 @@ class UploadGuardStore:
         return Document(
             self._store,
             upload_guard_path(incarnation),
-            _decode,
+            decode_upload_guard,
             label=f"upload guard {incarnation}",
             runtime=self._runtime,
             timeout_s=UPLOAD_GUARD_TIMEOUT_S,
@@ -262,8 +265,9 @@ def _incarnation_in(path: str) -> str | None:
     return found.incarnation if found is not None and found.kind is Kind.STAGE else None
 
 
-def _decode(data: bytes, path: str) -> StoredUploadGuard:
-    stored, expected = StoredUploadGuard.from_json(data, path), _incarnation_in(path)
+def decode_upload_guard(data: bytes, path: str) -> StoredUploadGuard:
+    """The guard in stored bytes. ``Corrupt`` if they hold none, or that of another incarnation."""
+    stored, expected = decode_document(StoredUploadGuard, data, path), _incarnation_in(path)
     if stored.incarnation != expected:
         raise Corrupt(
             f"{path} is the guard of another incarnation",

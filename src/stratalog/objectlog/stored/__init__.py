@@ -9,14 +9,17 @@ from stratalog.objectlog.stored.backup_state import (
     restoring_path,
 )
 from stratalog.objectlog.stored.cache import ByteCache
+from stratalog.objectlog.stored.certified_json import open_certificate
 from stratalog.objectlog.stored.compression import Compression
 from stratalog.objectlog.stored.copy_note import CopyNote, copy_note_of
+from stratalog.objectlog.stored.decoded_size import Oversized, read_bounded
 from stratalog.objectlog.stored.fragment import (
     BUCKET_FRAGMENTS,
     RECORD_SCHEMA,
     EncodedFragment,
     Fragment,
     Numbers,
+    Verify,
     decode_fragment,
     decode_items,
     encode_fragment,
@@ -37,6 +40,7 @@ from stratalog.objectlog.stored.manifest import (
     Manifest,
     check_begun,
     decode_manifest,
+    encode_manifest,
     load_any_manifest,
     load_manifest,
     parse_manifest,
@@ -48,6 +52,7 @@ from stratalog.objectlog.stored.names import (
     check_note,
     writer_label,
 )
+from stratalog.objectlog.stored.object_digest import check_bytes, promised_digest, with_digest
 from stratalog.objectlog.stored.ownership import Kind, is_sweepable, own
 from stratalog.objectlog.stored.plan import (
     GARBAGE_PATH,
@@ -106,4 +111,9 @@ from stratalog.objectlog.stored.snapshot import (
     depth_of,
     in_base,
 )
-from stratalog.objectlog.stored.stored_json import FORMAT, StoredObject, decode_document
+from stratalog.objectlog.stored.stored_json import (
+    FORMAT,
+    StoredObject,
+    decode_document,
+    decode_opened,
+)

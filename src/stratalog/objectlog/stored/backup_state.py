@@ -1,11 +1,12 @@
 """A backup: what a log was at one moment. One immutable JSON object, beside the objects it names.
 
     path      backup/{taken_us:016x}-{id}.json, at the place of the backups
-    fields    format, id, source, taken_us, note, manifest, cursors, then when set: policy
+    fields    format, write_id, source, taken_us, note, manifest, cursors, then when set: policy
 
-``manifest`` and ``policy`` are the stored objects, field by field, and ``cursors`` has the offset
-that each cursor held. The fragments and snapshots that the manifest leads to lie at the same place
-under the names that they have in the log. They are put first, so a backup that is there is whole.
+``write_id`` is the id of the backup. ``manifest`` and ``policy`` are the stored objects, field by
+field, and ``cursors`` has the offset that each cursor held. The fragments and snapshots that the
+manifest leads to lie at the same place under the names that they have in the log. They are put
+first, so a backup that is there is whole.
 
 ``restoring/{id}.json`` marks a place where the backup of this id is being restored, with the
 ``write_id`` and the ``sweep_epoch`` that the log will begin with there. Persisted: keep stable.
@@ -34,13 +35,17 @@ class StoredBackup(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     what: ClassVar[str] = "backup"
 
     format: str
-    id: str
+    write_id: str
     source: str
     taken_us: Natural
     note: str = ""
     manifest: Fields
     cursors: dict[str, Natural] = msgspec.field(default_factory=dict)
     policy: Fields | None = None
+
+    @property
+    def id(self) -> str:
+        return self.write_id
 
     @property
     def path(self) -> str:

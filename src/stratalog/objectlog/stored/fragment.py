@@ -14,11 +14,12 @@
               another offset or time than it has (it came from the variant above) says so in two
               more columns, ``item_offset`` and ``item_timestamp_us``, so that its sum stays
 
-The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum``. ``num_bytes`` is
-the size of the object. Those of writers carry one append time for all their rows. ``base`` is the
-URL of the log that owns the object, if that is another one (see ``objectlog.branch``). A sparse
-entry spans all that it replaces: ``count`` is the number of its rows, and ``seq_first`` the first
-of the sequence numbers of which ``seq_no`` is the last. Persisted: keep stable.
+The manifest's entry for it is ``path, seq_no, start, limit, num_bytes, setsum, xxh3, xxh3_of``.
+``num_bytes`` is the size of the object, and the last two are its digest (``object_digest``). Those
+of writers carry one append time for all their rows. ``base`` is the URL of the log that owns the
+object, if that is another one (see ``objectlog.branch``). A sparse entry spans all that it
+replaces: ``count`` is the number of its rows, and ``seq_first`` the first of the sequence numbers
+of which ``seq_no`` is the last. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -35,7 +36,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stratalog.errors import Corrupt, Invalid
+from stratalog.hashing import digest_of
 from stratalog.objectlog.stored.compression import Compression, compression_for
+from stratalog.objectlog.stored.decoded_size import (
+    BODY_BYTES_MAX,
+    encoded_bytes_max,
+    read_bounded,
+)
+from stratalog.objectlog.stored.object_digest import check_bytes, with_digest
 from stratalog.objectlog.stored.position import LogPosition, Natural
 from stratalog.objectlog.stored.record_sums import check_sum, sum_of_records
 from stratalog.objectlog.stored.stored_json import StoredObject
@@ -50,9 +58,9 @@ RECORD_SCHEMA = pa.schema(
         pa.field("body", pa.binary(), nullable=False),
     ]
 )
-BODY_BYTES_MAX = 2**31 - 1
-ENVELOPE_BYTES_MAX = 64 * 1024
-"""Parquet's own in a fragment: headers of pages, and the footer."""
+Verify = bool | Literal["records"]
+"""How a fragment is checked when it is read: its bytes (``True``), and its records where its entry
+has no digest; both (``"records"``); or neither (``False``)."""
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -83,6 +91,15 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     base: str | None = None
     seq_first: Natural | None = None
     rows: Natural | None = msgspec.field(name="count", default=None)
+    xxh3: str | None = None
+    xxh3_of: str | None = None
+
+    def linking(self, path: str, encoded: EncodedFragment) -> Fragment:
+        """The same entry, for an object that was stored at this path."""
+        linked = msgspec.structs.replace(
+            self, path=path, num_bytes=len(encoded.data), setsum=encoded.setsum
+        )
+        return with_digest(linked, encoded.xxh3)
 
     @property
     def count(self) -> int:
@@ -123,8 +140,11 @@ class Fragment(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class EncodedFragment:
+    """A fragment as it is to be put: its bytes, their digest, and the sum of its records."""
+
     data: bytes
     setsum: Setsum
+    xxh3: str
 
 
 def fragment_path(seq_no: int, incarnation: str, upload: int) -> str:
@@ -214,7 +234,7 @@ def _write(
     bodies = columns[2]
     table = pa.Table.from_arrays(columns, schema=schema)
     numbers = [name for name in schema.names if name != "body"]
-    room = pa.allocate_buffer(_encoded_bytes_max(len(bodies), bodies.nbytes))
+    room = pa.allocate_buffer(encoded_bytes_max(len(bodies), bodies.nbytes))
     sink = pa.FixedSizeBufferWriter(room)
     with pq.ParquetWriter(
         sink,
@@ -228,16 +248,8 @@ def _write(
         file.write_table(table, row_group_size=max(1, len(bodies)))
         if metadata:
             file.add_key_value_metadata(metadata)
-    return EncodedFragment(room.slice(0, sink.tell()).to_pybytes(), setsum)
-
-
-def _encoded_bytes_max(count: int, body_bytes: int) -> int:
-    """Room for a fragment, made once: an output that grows is copied each time.
-
-    A body has 4 bytes before it, four numbers beside it are 9 each at most, and what cannot be
-    compressed grows by less than a 64th. Room that is not written to is never touched.
-    """
-    return body_bytes + body_bytes // 64 + 40 * count + ENVELOPE_BYTES_MAX
+    data = room.slice(0, sink.tell()).to_pybytes()
+    return EncodedFragment(data, setsum, digest_of(data))
 
 
 def _body_column(bodies: Sequence[bytes]) -> pa.Array:
@@ -257,23 +269,24 @@ def _body_column(bodies: Sequence[bytes]) -> pa.Array:
     )
 
 
-def decode_fragment(data: bytes, entry: Fragment, *, verify: bool = True) -> pa.RecordBatch:
+def decode_fragment(data: bytes, entry: Fragment, *, verify: Verify = True) -> pa.RecordBatch:
     """The records of a fragment with absolute offsets, checked against the entry that links it."""
     return decode_items(data, entry, verify=verify)[0]
 
 
 def decode_items(
-    data: bytes, entry: Fragment, *, verify: bool = True
+    data: bytes, entry: Fragment, *, verify: Verify = True
 ) -> tuple[pa.RecordBatch, Numbers, Numbers]:
-    """The same, and with which offset and which time each record was hashed."""
+    """The same, and with which offset and which time each record was hashed.
+
+    Bytes are compared before they are decoded, so that nothing damaged is interpreted.
+    """
+    hashes = verify is not False and (not check_bytes(data, entry) or verify == "records")
     table, relative = _read(data, entry), False
     items = table if entry.is_sparse and _ITEM_COLUMNS[0] in table.column_names else None
     if not table.schema.equals(RECORD_SCHEMA):
         table, relative = _conformed(table, entry)
-    columns = [
-        column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        for column in table.columns
-    ]
+    columns = [_whole(column, entry) for column in table.columns]
     stored = columns[0].to_numpy()
     if not spans(stored, entry, relative=relative):
         raise Corrupt(
@@ -283,7 +296,7 @@ def decode_items(
     offsets, times_us = stored, columns[1].to_numpy()
     if items is not None:
         offsets, times_us = _stored_items(items, entry)
-    if verify:
+    if hashes:
         found = sum_of_records(offsets, times_us, columns[2])
         check_sum(found, entry.setsum, entry.path, entry.path)
     if relative:
@@ -291,6 +304,17 @@ def decode_items(
         if entry.start.timestamp_us:
             columns[1] = pa.array(np.full(entry.count, entry.start.timestamp_us, dtype=np.uint64))
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA), offsets, times_us
+
+
+def _whole(column: pa.ChunkedArray, entry: Fragment) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    try:
+        return column.combine_chunks()
+    except pa.ArrowException as error:
+        raise Corrupt(
+            f"{entry.path} holds more than one column can: {error}", path=entry.path
+        ) from None
 
 
 def spans(stored: Numbers, entry: Fragment, *, relative: bool) -> bool:
@@ -321,13 +345,13 @@ def _stored_items(table: pa.Table, entry: Fragment) -> tuple[Numbers, Numbers]:
 def _read(data: bytes, entry: Fragment) -> pa.Table:
     """The stored columns, read by the calling thread: fetching is what runs in parallel.
 
-    The number of rows is compared before anything is decoded, so that a damaged footer cannot
-    ask for more memory than the entry promises.
+    The number of rows and the decoded size are looked at before anything is decoded, so that a
+    damaged footer cannot ask for more memory than the entry promises.
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         count = file.metadata.num_rows
-        table = file.read(use_threads=False) if count == entry.count else None
+        table = read_bounded(data, file) if count == entry.count else None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Corrupt(
             f"{entry.path} is not readable as Parquet: {error}", path=entry.path

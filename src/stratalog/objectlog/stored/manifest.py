@@ -41,7 +41,7 @@ from stratalog.objectlog.stored.stored_json import (
 )
 from stratalog.runtime import Runtime
 from stratalog.setsum import EMPTY, Setsum
-from stratalog.store import Store
+from stratalog.store import Store, closed
 
 MANIFEST_PATH = "manifest/MANIFEST"
 LINKED_MAX = 64
@@ -229,6 +229,11 @@ def check_begun(manifest: Manifest, offset: int) -> None:
 def taken(url: str, hint: str) -> Exists:
     """Why no new log can begin at this place."""
     return Exists(f"there is already a log at {url}", path=MANIFEST_PATH, hint=hint)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes to put. They end with their digest."""
+    return closed(manifest)
 
 
 def parse_manifest(data: bytes) -> Manifest:

@@ -2,13 +2,14 @@
 
     path      snapshot/SNAPSHOT.{setsum hex}.{incarnation}-{n}     (wal3: without the last part)
     fields    path, depth, setsum, writer, snapshots, fragments; one of the two lists is empty
-    pointer   setsum, path_to_snapshot, depth, start, limit, num_bytes
+    pointer   setsum, path_to_snapshot, depth, start, limit, num_bytes, xxh3, xxh3_of
 
 A snapshot over fragments has depth 1, one over those has depth 2. Its setsum is the sum of its
-children, and a pointer repeats it. ``num_bytes`` adds up the fragments below. wal3 gives a node
-with a single child that child's name, so a pointer may be deeper than the stored object; we write
-no such node. A pointer with a ``base`` leads into the log of that URL, and so does everything below
-it that does not name another. Persisted: keep stable.
+children, and a pointer repeats it. ``num_bytes`` adds up the fragments below; ``xxh3`` and
+``xxh3_of`` are the digest of the node itself (``object_digest``). wal3 gives a node with a single
+child that child's name, so a pointer may be deeper than the stored object; we write no such node. A
+pointer with a ``base`` leads into the log of that URL, and so does everything below it that does
+not name another. Persisted: keep stable.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import ClassVar
 import msgspec
 
 from stratalog.errors import Corrupt
+from stratalog.hashing import digest_of
 from stratalog.objectlog.stored.fragment import Fragment
+from stratalog.objectlog.stored.object_digest import with_digest
 from stratalog.objectlog.stored.position import LogPosition, Natural
 from stratalog.objectlog.stored.record_sums import check_sum
 from stratalog.objectlog.stored.stored_json import StoredObject
@@ -39,6 +42,8 @@ class SnapshotPointer(StoredObject, frozen=True, kw_only=True, omit_defaults=Tru
     limit: LogPosition
     num_bytes: Natural
     base: str | None = None
+    xxh3: str | None = None
+    xxh3_of: str | None = None
 
     @property
     def path(self) -> str:
@@ -80,7 +85,7 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     def pointer(self) -> SnapshotPointer:
         """The entry that links this node into its parent."""
         children = self.entries
-        return SnapshotPointer(
+        pointer = SnapshotPointer(
             setsum=self.setsum,
             path_to_snapshot=self.path,
             depth=self.depth,
@@ -88,6 +93,7 @@ class Snapshot(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
             limit=LogPosition(children[-1].limit.offset, children[-1].limit.timestamp_us),
             num_bytes=sum(child.num_bytes for child in children),
         )
+        return with_digest(pointer, digest_of(self.to_json()))
 
     def in_base(self, base: str) -> Snapshot:
         """The node with children that name the base which they inherit."""

@@ -18,8 +18,9 @@ import msgspec
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.stored.position import LogPosition
 from stratalog.setsum import Setsum
+from stratalog.store import open_json
 
-FORMAT = "1.0"
+FORMAT = "1.1"
 FORMAT_MAJOR = 1
 
 # Where the strangers are kept in memory. Never stored under this name.
@@ -74,7 +75,16 @@ class _Formatted(msgspec.Struct):
 
 
 def decode_document(kind: type[Stored], data: bytes, path: str | None = None) -> Stored:
-    """Decode an object that says its format. A newer one is ``Invalid``, before it is misread."""
+    """Decode an object that changes by compare-and-swap, once its bytes are what was put.
+
+    One of a newer format is ``Invalid``, before it is misread.
+    """
+    data = open_json(data, path)
+    return decode_opened(kind, data, path)
+
+
+def decode_opened(kind: type[Stored], data: bytes, path: str | None = None) -> Stored:
+    """The same of bytes that were checked before, or that have no digest."""
     try:
         version = msgspec.json.decode(data, type=_Formatted).format
     except (ValueError, RecursionError):

@@ -20,6 +20,7 @@ from stratalog.objectlog.stored import (
     EncodedFragment,
     Fragment,
     Numbers,
+    Verify,
     decode_items,
     encode_sparse,
     sum_of_records,
@@ -78,7 +79,7 @@ class Survivors:
         )
 
 
-def survivors_of(data: bytes, entry: Fragment, *, verify: bool = True) -> Survivors:
+def survivors_of(data: bytes, entry: Fragment, *, verify: Verify = True) -> Survivors:
     """All rows of a stored fragment, verified against its entry."""
     return Survivors(*decode_items(data, entry, verify=verify))
 

@@ -1,8 +1,8 @@
 """Walking the tree below a manifest: only into nodes that overlap what is asked for.
 
-Nodes are immutable, checked against their pointer when read, and cached. A walk that goes on
-beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk that stops early has
-read one node of each level.
+Nodes are immutable, checked against their pointer when read (their bytes first), and cached. A walk
+that goes on beyond its first leaf reads more and more nodes ahead, up to sixteen. A walk that stops
+early has read one node of each level.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from stratalog.objectlog.stored import (
     Manifest,
     Snapshot,
     SnapshotPointer,
+    check_bytes,
 )
 from stratalog.objectlog.tree.seek_window import Window
 from stratalog.store import Store, sibling
@@ -61,6 +62,7 @@ class Tree:
         started_s = loop.time()
         blob = await self.store_of(pointer).get(pointer.path)
         self._meter.add(loop.time() - started_s, len(blob.data))
+        check_bytes(blob.data, pointer)
         snapshot = Snapshot.from_json(blob.data, pointer.path)
         snapshot.check(pointer)
         if pointer.base is not None:

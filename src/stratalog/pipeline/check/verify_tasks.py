@@ -17,7 +17,7 @@ from stratalog.objectlog.check import (
     DamageKind,
     about,
     decode_leniently,
-    examine_node,
+    examine_node_bytes,
     read_object,
     tree_of,
     verify,
@@ -27,7 +27,6 @@ from stratalog.objectlog.stored import (
     MANIFEST_PATH,
     Entry,
     Manifest,
-    Snapshot,
     SnapshotPointer,
     load_any_manifest,
 )
@@ -204,10 +203,10 @@ async def _damages_below(tree: Tree, entry: Entry, end: int) -> list[Damage]:
         if isinstance(data, StratalogError):
             raise data
         try:
-            node = Snapshot.from_json(data, entry.path)
+            node, found = examine_node_bytes(data, entry)
         except Corrupt as error:
             return [*damages, about(DamageKind.SNAPSHOT_UNREADABLE, entry, detail=str(error))]
-        damages += examine_node(node, entry)
+        damages += found
         if not node.entries:
             break
         entry = (node if entry.base is None else node.in_base(entry.base)).entries[end]

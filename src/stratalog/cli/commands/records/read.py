@@ -49,7 +49,12 @@ def read(
     stretch: Stretch,
     form: FormatOption = None,
     verify: bool = option(
-        "Hash every record and compare with the log's setsum.", "--verify/--no-verify", default=True
+        "Compare the bytes of each fragment with its digest.", "--verify/--no-verify", default=True
+    ),
+    verify_records: bool = option(
+        "Also hash every record and compare with the log's setsum.",
+        "--verify-records",
+        default=False,
     ),
     reply: Reply,
 ) -> None:
@@ -67,9 +72,11 @@ def read(
     from stratalog.objectlog import LogReader, ReaderOptions
 
     chosen = choose(form, reply)
+    if verify_records and not verify:
+        raise Invalid("--verify-records and --no-verify exclude each other", hint="Leave one out.")
 
     async def work() -> None:
-        options = ReaderOptions(verify=verify)
+        options = ReaderOptions(verify="records" if verify_records else verify)
         async with LogReader.open(url, pin=stretch.pin, options=options) as log:
             start, stop, total = await _bounds(url, log, stretch)
             batches = log.batches(start, stop, stretch.from_time, stretch.to_time)
