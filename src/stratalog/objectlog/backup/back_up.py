@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from stratalog.errors import Conflict, Denied, Exists, Invalid, NotFound, StratalogError, Trimmed
+from stratalog.objectlog.backup.backup_state import StoredBackup
 from stratalog.objectlog.backup.copy_objects import BackupProgress, ObjectCopy
 from stratalog.objectlog.backup.taken_backups import Backup, backup_paths, read_backup
 from stratalog.objectlog.holds import Cursor, CursorStore, Pin, PinStore
@@ -30,7 +31,6 @@ from stratalog.objectlog.stored import (
     Fields,
     Manifest,
     Policy,
-    StoredBackup,
     check_note,
     decode_document,
     load_manifest,

@@ -17,6 +17,7 @@ import msgspec
 
 from stratalog.errors import Exists, NotFound
 from stratalog.objectlog.backup.back_up import DEFAULT_OPTIONS, check_apart
+from stratalog.objectlog.backup.backup_state import RestoringMark, StoredBackup, restoring_path
 from stratalog.objectlog.backup.copy_objects import BackupProgress, ObjectCopy
 from stratalog.objectlog.backup.taken_backups import Backup, find_backup
 from stratalog.objectlog.holds import StoredCursor, cursor_path
@@ -28,13 +29,10 @@ from stratalog.objectlog.stored import (
     LogPosition,
     Manifest,
     Policy,
-    RestoringMark,
-    StoredBackup,
     decode_document,
     encode_manifest,
     load_manifest,
     own,
-    restoring_path,
     writer_label,
 )
 from stratalog.objectlog.tree import delete_surely, missing

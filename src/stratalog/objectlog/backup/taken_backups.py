@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Self
 
 from stratalog.errors import NotFound
-from stratalog.objectlog.stored import (
+from stratalog.objectlog.backup.backup_state import (
     BACKUP_PREFIX,
-    Manifest,
     StoredBackup,
     backup_id_in,
     decode_backup,
+)
+from stratalog.objectlog.stored import (
+    Manifest,
 )
 from stratalog.ordered import gather_bounded
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime

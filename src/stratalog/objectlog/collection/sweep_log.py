@@ -116,11 +116,11 @@ class SweepReport:
     sparing: tuple[StoredUploadGuard, ...]
     """These stages, also if they are not live any more."""
 
-    ahead: Amount
+    ahead: Amount = Amount()
     """Linked by nothing and numbered beyond the tail: left over, or linked only by a manifest in
     whose place an older one was put. They go when the tail has passed them."""
 
-    doubtful: tuple[str, ...]
+    doubtful: tuple[str, ...] = ()
     """The incarnations of those among them that were begun before the newest fragment was linked:
     they may have records that are in the log by now."""
 

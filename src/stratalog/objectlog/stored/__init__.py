@@ -1,13 +1,5 @@
 """What is stored: one module for each kind of object, with its layout. Keep stable."""
 
-from stratalog.objectlog.stored.backup_state import (
-    BACKUP_PREFIX,
-    RestoringMark,
-    StoredBackup,
-    backup_id_in,
-    decode_backup,
-    restoring_path,
-)
 from stratalog.objectlog.stored.cache import ByteCache
 from stratalog.objectlog.stored.certified_json import open_certificate
 from stratalog.objectlog.stored.compression import Compression

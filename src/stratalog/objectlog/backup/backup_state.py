@@ -20,10 +20,14 @@ from typing import ClassVar
 import msgspec
 
 from stratalog.errors import Corrupt
-from stratalog.objectlog.stored.manifest import Manifest, decode_manifest
-from stratalog.objectlog.stored.position import Natural
-from stratalog.objectlog.stored.seal import Fields
-from stratalog.objectlog.stored.stored_json import StoredObject, decode_document
+from stratalog.objectlog.stored import (
+    Fields,
+    Manifest,
+    Natural,
+    StoredObject,
+    decode_document,
+    decode_manifest,
+)
 
 BACKUP_PREFIX = "backup/"
 RESTORING_PREFIX = "restoring/"
