@@ -71,6 +71,7 @@ from stratalog.store import Patience, PatientStore, Store, StoreLike, open_store
 DEFAULT_OPTIONS = SweepOptions()
 STAGES_AT_ONCE = 32
 READS_AT_ONCE = 32
+NOTHING = Amount()
 GAP_HINT = (
     "Restore it first, or put the newest manifest back: what took its place may look unlinked. "
     "`stratalog scrub` names what else is missing. --older-manifest deletes all the same."
@@ -116,7 +117,7 @@ class SweepReport:
     sparing: tuple[StoredUploadGuard, ...]
     """These stages, also if they are not live any more."""
 
-    ahead: Amount = Amount()
+    ahead: Amount = NOTHING
     """Linked by nothing and numbered beyond the tail: left over, or linked only by a manifest in
     whose place an older one was put. They go when the tail has passed them."""
 

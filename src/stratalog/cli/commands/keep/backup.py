@@ -25,7 +25,7 @@ Id = Annotated[
 def backup(
     url: Url,
     dest: Dest,
-    note: str = option("What to remember about it.", default=""),
+    note: str = option("What to remember about it.", default="", metavar="TEXT"),
     *,
     reply: Reply,
 ) -> None:
