@@ -80,6 +80,14 @@ if TYPE_CHECKING:
     from stratalog.objectlog import copy_log as copy_log
     from stratalog.objectlog import create_log as create_log
     from stratalog.objectlog import fork as fork
+    from stratalog.objectlog.backup import BackedUp as BackedUp
+    from stratalog.objectlog.backup import Backup as Backup
+    from stratalog.objectlog.backup import BackupProgress as BackupProgress
+    from stratalog.objectlog.backup import Restored as Restored
+    from stratalog.objectlog.backup import backup as backup
+    from stratalog.objectlog.backup import check_backup as check_backup
+    from stratalog.objectlog.backup import list_backups as list_backups
+    from stratalog.objectlog.backup import restore as restore
     from stratalog.objectlog.branch import DestroyReport as DestroyReport
     from stratalog.objectlog.branch import destroy as destroy
     from stratalog.objectlog.check import Damage as Damage
@@ -121,6 +129,9 @@ _NAMES = {
         ReaderOptions Record Removed Retained Retention ScrubOptions Seal Sealer Snapshot
         SnapshotPointer Span SweepOptions Thresholds WriterOptions abort_fork collect compact
         copy_log create_log fork
+    """,
+    "objectlog.backup": """
+        BackedUp Backup BackupProgress Restored backup check_backup list_backups restore
     """,
     "objectlog.branch": "DestroyReport destroy",
     "objectlog.check": """

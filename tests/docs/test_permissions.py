@@ -113,6 +113,12 @@ class Bucket(PassingStore):
         self.used[right].add(folder)
 
 
+async def made_into(store: MemoryStore) -> None:
+    """A log with a policy and a cursor."""
+    await MadeLog(SHAPE, encoded=True).store(store)
+    await sl.PolicyStore(store).set(sl.Policy(retain=sl.Retention(age_s=60.0)))
+
+
 async def made() -> MemoryStore:
     """A log with all that can stand beside it: cursors, pins that end, a stage, leftovers."""
     store = MemoryStore()
@@ -324,6 +330,10 @@ OF_TWO_PLACES = (
     "source of a `fork` or a `copy",
     "the same, made by wal3, of a `fork",
     "target of a `fork` or a `copy",
+    "source of a `backup",
+    "place of a `backup",
+    "source of a `restore`, `backups --check",
+    "target of a `restore",
 )
 Role = Callable[[Bucket, MemoryStore], Awaitable[None]]
 ROLES: dict[str, Role] = {
@@ -424,6 +434,35 @@ def test_a_role_in_a_herd_needs_what_the_table_grants_and_nothing_else(role: str
 
 def test_every_role_of_the_table_is_tried() -> None:
     assert [role for role in granted() if role not in OF_TWO_PLACES] == list(ROLES)
+
+
+def test_a_backup_and_a_restoration_need_what_the_table_grants() -> None:
+    """Each of them uses two places, with rights of their own."""
+    roles = granted()
+
+    async def main() -> None:
+        log, kept, again = MemoryStore("log"), MemoryStore("kept"), MemoryStore("again")
+        await made_into(log)
+        source = Bucket(log, roles["source of a `backup"])
+        place = Bucket(kept, roles["place of a `backup"])
+        await sl.backup(source, place)
+        await sl.backup(source, place)  # the second one reads the first
+        origin = Bucket(kept, roles["source of a `restore`, `backups --check"])
+        target = Bucket(again, roles["target of a `restore"])
+        await sl.check_backup(origin)
+        await sl.restore(origin, target)
+        assert (await scrub(again)).clean
+        for bucket, role in (
+            (source, "source of a `backup"),
+            (place, "place of a `backup"),
+            (origin, "source of a `restore`, `backups --check"),
+            (target, "target of a `restore"),
+        ):
+            for right, folders in roles[role].items():
+                unused = folders - {EVERYTHING} - bucket.used[right]
+                assert not unused, f"{role}: it never {right} {unused}"
+
+    run(main())
 
 
 @pytest.mark.parametrize("role", ROLES)

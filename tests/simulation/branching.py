@@ -414,6 +414,7 @@ class Branching(World):
             await self.hold_from(store, name, runtime)
             await collector.collect()
         await sweep(store, runtime=runtime)
+        await sweep(store, older_manifest=True, runtime=runtime)  # also uploads beyond the tail
         left = self.bucket.unreached(name) - log.pins.kept
         assert not left, f"left for good: {sorted(left)}"
         named = {each.note.pin for each in self.bucket.logs.values() if each.exists and each.note}

@@ -8,19 +8,21 @@ interval; what it sent may land late, and it may die at any call and start again
 
 The store objects to whatever breaks a promise (``watched_store``). At the end a new collector
 finishes what is left and a sweep runs: then nothing is stored that nothing leads to, and the log
-that is there, together with what was collected, explains the history.
+that is there, together with what was collected, explains the history. In copies of the store an
+older manifest is put back and swept with, which may delete nothing that the newest one leads to.
 """
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import stratalog as sl
 from simulation.hesitation import HesitantStore
 from simulation.world import TIMEOUT_S, Crew, OneLog, forgiven, kind_of, run_world
-from stratalog.errors import Conflict, Invalid, NotFound, Trimmed
+from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, Trimmed
 from stratalog.objectlog.collection.sweep_log import sweep
 from stratalog.objectlog.options import SweepOptions
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH
 from stratalog.objectlog.stored.plan import PlanState
 from stratalog.testing import Append, Node, Read, Row, Seen, Simulation
 
@@ -30,6 +32,7 @@ READS = 2
 CURSOR_STEPS = 14
 COLLECTIONS = 14
 SWEEPS = 2
+OLDER_MANIFESTS = 3
 CURSOR_NAMES = ("a", "b")
 WEAK_MOMENTS = {
     "writer": ("put manifest", ""),
@@ -91,6 +94,16 @@ class Keeping(OneLog):
             await collector.collect()
         assert await collector.compute() is None, "something is left before the lowest cursor"
         await sweep(store, runtime=runtime)
+        await self.put_older_manifests_back()
+        await sweep(store, older_manifest=True, runtime=runtime)  # also uploads beyond the tail
+
+    async def put_older_manifests_back(self) -> None:
+        """Somebody does, in copies of the store, and sweeps there: nothing is lost by that."""
+        for older in self.store.older_manifests(OLDER_MANIFESTS, self.random):
+            copy = self.store.copied({MANIFEST_PATH: older})
+            with suppress(Corrupt, Conflict):
+                await sweep(copy, runtime=self.simulation.runtime)
+            self.store.check_nothing_lost(copy)
 
     def way(self, node: Node) -> HesitantStore:
         moment = self.random.choice(WEAK_MOMENTS[kind_of(node)])

@@ -19,6 +19,7 @@ from stratalog.objectlog.collection import sweep_log as sweep_module
 from stratalog.objectlog.collection.collection_plan import Trim, trim
 from stratalog.objectlog.collection.collector import Collector
 from stratalog.objectlog.collection.delete_unreachable import Removal
+from stratalog.objectlog.collection.older_manifest import Standing
 from stratalog.objectlog.holds import cursor as cursor_module
 from stratalog.objectlog.holds.cursor import Cursor, CursorStore
 from stratalog.objectlog.stored import plan_document
@@ -57,6 +58,17 @@ def sweep_without_the_epoch() -> Iterator[None]:
         return (await load_manifest(store))[0]
 
     with plant(sweep_module, "raise_epoch", unchanged):
+        yield
+
+
+@contextmanager
+def sweep_with_an_older_manifest() -> Iterator[None]:
+    """What shows that a newer manifest was there is ignored: ``reached``."""
+
+    def nothing(*_: object) -> Standing:
+        return Standing.LEFT_OVER
+
+    with plant(sweep_module, "standing", nothing), plant(sweep_module, "check_cursors", nothing):
         yield
 
 
@@ -234,6 +246,7 @@ def roll_up_behind_something_shallower() -> Iterator[None]:
 PLANTED = (
     delete_before_publishing,
     sweep_without_the_epoch,
+    sweep_with_an_older_manifest,
     cursor_without_looking_again,
     cursors_not_listed_again,
     two_collectors_at_once,

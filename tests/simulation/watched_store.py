@@ -14,7 +14,8 @@ What a single log has promised besides is told in ``watched_log``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from random import Random
 
 from simulation.linked_records import LinkedRecords, Objects
 from simulation.promises import PromiseBroken, promise
@@ -218,6 +219,25 @@ class WatchedStore(WatchedBucket):
     def left(self) -> set[str]:
         """Stored data that the manifest does not lead to."""
         return self.unreached("")
+
+    def older_manifests(self, count: int, random: Random) -> list[bytes]:
+        """Some versions of the manifest that were stored before."""
+        newest = self._store._objects[MANIFEST_PATH]
+        known = sorted(data for path, data in self._versions if path == MANIFEST_PATH)
+        older = [data for data in known if data != newest]
+        return random.sample(older, min(count, len(older)))
+
+    def copied(self, changed: Mapping[str, bytes]) -> MemoryStore:
+        """A copy that nobody watches, with these objects in it."""
+        copy = MemoryStore("copy")
+        copy._objects.update({**self._store._objects, **changed})
+        return copy
+
+    def check_nothing_lost(self, copy: MemoryStore) -> None:
+        """All that the manifest leads to is in the copy, too."""
+        lost = [path for path in self.log("").reached if path not in copy._objects]
+        self.watch(lambda: promise(not lost, "reached", f"{lost} went by an older manifest"))
+        self.raise_if_broken()
 
     def acknowledged(self, held: Cursor | Pin) -> None:
         """A cursor or a pin was given to its caller: it counts from here on."""

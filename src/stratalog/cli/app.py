@@ -12,6 +12,7 @@ from stratalog.cli.commands.check.verify import verify
 from stratalog.cli.commands.disk import disks
 from stratalog.cli.commands.herd.herd import herds
 from stratalog.cli.commands.herd.pipeline import pipelines
+from stratalog.cli.commands.keep.backup import backup, backups, restore
 from stratalog.cli.commands.keep.certificate import certificates
 from stratalog.cli.commands.keep.collect import collect
 from stratalog.cli.commands.keep.compact import compact
@@ -80,6 +81,9 @@ for command in (
     migrate,
     fork,
     copy,
+    backup,
+    backups,
+    restore,
     collect,
     compact,
     erase,

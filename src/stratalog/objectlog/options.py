@@ -169,6 +169,9 @@ class CollectorOptions(_Options):
     """How long to go on when the store does not answer; then `Unavailable` or `Unknown`. The next
     run goes on where this one stopped."""
 
+    older_manifest: bool = False
+    """Go on although cursors or pins show that an older manifest was put back: on purpose."""
+
     def __post_init__(self) -> None:
         self._check("attempts_max")
 

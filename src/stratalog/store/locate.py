@@ -29,6 +29,11 @@ from urllib.parse import parse_qsl, unquote
 
 from stratalog.errors import Invalid
 from stratalog.store.counted import CountedStore
+from stratalog.store.credentials import (
+    check_options_without_secret,
+    check_without_secret,
+    secret_refused,
+)
 from stratalog.store.directory import DirectoryStore
 from stratalog.store.memory import MemoryStore
 from stratalog.store.patient import PatientStore
@@ -57,6 +62,7 @@ _MISSPELT_URL = re.compile(rf"({'|'.join(SCHEMES)})(:/*|//+)(.*)", re.DOTALL | r
 def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -> Store:
     """The store that ``target`` names. A store passes through. Nothing is read or made yet."""
     if isinstance(target, Store):
+        check_without_secret(target.url)
         if options:
             raise Invalid(
                 "options go with a URL, not with a store that is open already",
@@ -64,6 +70,8 @@ def open_store(target: StoreLike, *, options: Mapping[str, str] | None = None) -
             )
         return target
     location = _text_of(target)
+    check_without_secret(location)
+    check_options_without_secret((options or {}).items())
     url = _URL.fullmatch(location) if isinstance(target, str) else None
     if url is None:
         if not location:
@@ -154,24 +162,22 @@ def _no_options(options: Mapping[str, str] | None, kind: str) -> None:
 def _cloud(scheme: str, rest: str, options: Mapping[str, str]) -> Store:
     rest, _, query = rest.partition("?")
     bucket, _, prefix = rest.partition("/")
-    if "@" in bucket or ":" in bucket:
-        raise Invalid(
-            "a store's URL must not carry credentials",
-            hint="Put them into the environment, or pass them as options.",
-        )
+    if ":" in bucket:
+        raise secret_refused()
     if not bucket:
         raise Invalid(f"{scheme}:// needs a bucket", hint=f"Write {scheme}://bucket/prefix.")
     asked = dict(parse_qsl(query, keep_blank_values=True))
     for name in asked:
         if name not in URL_OPTIONS:
             raise Invalid(
-                f"a store's URL cannot carry the option {name!r}",
+                f"a store's URL cannot carry the option {redact(name)!r}",
                 hint=f"Only {', '.join(URL_OPTIONS)}. Pass others as options or by environment.",
             )
     merged = tuple(sorted({**asked, **options}.items()))
     environment = tuple(
         sorted(item for item in os.environ.items() if item[0].startswith(_FAMILY[scheme]))
     )
+    check_options_without_secret(environment)
     return _under(_shared_client(os.getpid(), scheme, bucket, merged, environment), prefix)
 
 

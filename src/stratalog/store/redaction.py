@@ -39,6 +39,14 @@ _RULES = (
 )
 
 
+_WHOLE_NAME = re.compile(_SECRET_NAME, re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an option of this name holds a secret."""
+    return _WHOLE_NAME.fullmatch(name.replace("-", "_")) is not None or name[:6].lower() == "x-amz-"
+
+
 def redact(text: str) -> str:
     """The same text without passwords, keys, tokens and signatures. Made for URLs and errors."""
     for pattern, replacement in _RULES:

@@ -42,6 +42,7 @@ from stratalog.objectlog import (
     erasure,
     sendable,
 )
+from stratalog.objectlog import backup as aio_backup
 from stratalog.objectlog.collection import DEFAULT_OPTIONS, OnRemoved
 from stratalog.objectlog.compaction import DEFAULT_OPTIONS as DEFAULT_COMPACT
 from stratalog.objectlog.compaction import OnProgress as OnCompactProgress
@@ -65,11 +66,15 @@ from stratalog.sync.derived import (
 RECORDS_AT_ONCE = 1024
 
 abort_fork = blocking_function(aio.abort_fork)
+backup = blocking_function(aio_backup.backup)
+check_backup = blocking_function(aio_backup.check_backup)
 copy_log = blocking_function(aio.copy_log)
 create_log = blocking_function(aio.create_log)
 destroy = blocking_function(branch.destroy)
 fork = blocking_function(aio.fork)
+list_backups = blocking_function(aio_backup.list_backups)
 repair = blocking_function(check.repair)
+restore = blocking_function(aio_backup.restore)
 scrub = blocking_function(check.scrub)
 sweep = blocking_function(collection.sweep)
 verify = blocking_function(check.verify)

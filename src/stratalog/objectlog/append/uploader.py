@@ -9,7 +9,7 @@ from stratalog.objectlog.append.committer import Committer, Upload
 from stratalog.objectlog.append.context import WriterContext
 from stratalog.objectlog.append.units import Draft
 from stratalog.objectlog.options import KIB
-from stratalog.objectlog.stored import UploadNames, encode_fragment
+from stratalog.objectlog.stored import MARK_KEY, LinkedMark, UploadNames, encode_fragment
 from stratalog.store import put_made_once, put_once
 
 ENCODE_INLINE_BYTES_MAX = 32 * KIB
@@ -20,7 +20,8 @@ async def upload(
 ) -> None:
     """Store a draft. It may be linked only in the epoch in which this began."""
     names, epoch = committer.names, committer.manifest.sweep_epoch
-    storing = _store_draft(context, draft, timestamp_us, names)
+    mark = LinkedMark.of(committer.manifest, names.incarnation)
+    storing = _store_draft(context, draft, timestamp_us, names, mark)
     if context.before_link is None:
         path = await storing
     else:
@@ -31,7 +32,7 @@ async def upload(
 
 
 async def _store_draft(
-    context: WriterContext, draft: Draft, timestamp_us: int, names: UploadNames
+    context: WriterContext, draft: Draft, timestamp_us: int, names: UploadNames, mark: LinkedMark
 ) -> str:
     """Encode and put; gives its path.
 
@@ -43,7 +44,11 @@ async def _store_draft(
     def encode() -> bytes:
         if draft.encoded is None:
             draft.encoded = encode_fragment(
-                draft.first_offset, timestamp_us, draft.bodies, context.options.compression
+                draft.first_offset,
+                timestamp_us,
+                draft.bodies,
+                context.options.compression,
+                {MARK_KEY: mark.text},
             )
         begun_s[0] = loop.time()
         return draft.encoded.data

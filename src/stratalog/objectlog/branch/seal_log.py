@@ -42,6 +42,7 @@ from stratalog.store import (
     create,
     open_store,
     probe,
+    redact,
     sibling,
 )
 
@@ -163,6 +164,6 @@ def _another(url: str | None) -> Conflict:
     return Conflict(
         "the log has another successor",
         path=MANIFEST_PATH,
-        actual=url,
+        actual=None if url is None else redact(url),
         hint="A successor is named once. Go on there.",
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from stratalog.errors import Invalid
 from stratalog.objectlog.holds import UploadGuard
-from stratalog.objectlog.stored import Compression, encode_staged, sealed
+from stratalog.objectlog.stored import MARK_KEY, Compression, LinkedMark, encode_staged, sealed
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.setsum import Setsum
 from stratalog.store import Patience, Store, StoreLike, open_store, put_once
@@ -103,10 +103,11 @@ class BulkUpload:
         """Store these bodies as one fragment. They are a column of binary without nulls."""
         check_bodies(bodies)
         timestamp_us = self._runtime.now_us()
-        encoded = await self._runtime.compute(
-            lambda: encode_staged(timestamp_us, bodies, self._compression)
-        )
         names, manifest = self.guard.names, self.guard.manifest
+        mark = {MARK_KEY: LinkedMark.of(manifest, names.incarnation).text}
+        encoded = await self._runtime.compute(
+            lambda: encode_staged(timestamp_us, bodies, self._compression, mark)
+        )
         path = await put_once(
             self._store,
             lambda: names.staged(manifest.next_seq_no),

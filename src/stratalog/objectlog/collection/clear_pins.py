@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from stratalog.errors import Conflict, NotFound
 from stratalog.objectlog.collection.delete_unreachable import Removal, Removed
+from stratalog.objectlog.collection.older_manifest import check_pins
 from stratalog.objectlog.collection.reach import Root
 from stratalog.objectlog.holds import Pin, PinStore
 from stratalog.objectlog.stored import load_manifest
@@ -30,8 +31,13 @@ async def clear_pins(
     pins: PinStore,
     reloads: Reloads,
     removal: Callable[[Sequence[Root]], Removal],
+    *,
+    older_manifest: bool = False,
 ) -> Removed:
     """Delete what only released pins have held; ``removal`` deletes what none of its roots reach.
+
+    ``Corrupt`` if a pin shows that the manifest is an older one that was put back, which does not
+    lead to all that is needed; with ``older_manifest`` that is what its owner wants.
 
     The manifest is read between two listings of the pins:
 
@@ -46,6 +52,8 @@ async def clear_pins(
         if not released:
             return removed
         manifest, etag = await load_manifest(store)
+        if not older_manifest:
+            check_pins(released, manifest)
         held, _ = await pins.release_expired()
         roots = [Root("the manifest", manifest.entries), *map(root_of, held)]
         for pin in released:

@@ -26,6 +26,7 @@ from stratalog.objectlog.collection.collection_plan import plan_collection
 from stratalog.objectlog.collection.delete_unreachable import OnRemoved, Removal, Removed
 from stratalog.objectlog.collection.installed_plan import InstalledPlan
 from stratalog.objectlog.collection.lowest_cursor import check_cut_off, list_cursors, lowest
+from stratalog.objectlog.collection.older_manifest import check_cursors
 from stratalog.objectlog.collection.plan_check import check_compaction, check_plan
 from stratalog.objectlog.collection.reach import Root
 from stratalog.objectlog.holds import CursorStore, PinStore, detach_fork
@@ -118,6 +119,8 @@ class Collector:
         cursors = await list_cursors(self._store, self._cursors)
         manifest, etag = await load_manifest(self._store)
         manifest.check_writable()
+        if not self._options.older_manifest:
+            check_cursors(cursors, manifest)
         cut, held_by = lowest(cursors, manifest, cut_off)
         try:
             plan = await plan_collection(self._tree, manifest, cut, self._writer, self._runtime)
@@ -234,7 +237,11 @@ class Collector:
     async def clear_pins(self, on_progress: OnRemoved | None = None) -> Removed:
         """Delete what only pins held that are released now, or that are past their expiry."""
         return await clear_pins(
-            self._store, self._pins, self._reloads, partial(self._removal, on_progress)
+            self._store,
+            self._pins,
+            self._reloads,
+            partial(self._removal, on_progress),
+            older_manifest=self._options.older_manifest,
         )
 
     async def cancel(self) -> None:

@@ -55,7 +55,11 @@ class Survey:
     def __post_init__(self) -> None:
         self._walked: set[str] = set()
         self._linked_in_bucket: set[str] = set()
+        self._not_listed: set[str] = set()
         self.candidates: dict[str, int] = {}
+        self.absent: list[str] = []
+        """Fragments that the tree leads to and the listing did not show, as far as it went."""
+
         self.listed = self.reached = self.pinned = self.kept = self.unknown = Amount()
         self.unknown_paths: list[str] = []
         self.next_after: str | None = None
@@ -72,19 +76,33 @@ class Survey:
             async for row in self.store.list("", after):
                 if _bucket(row.path) != bucket:
                     bucket = _bucket(row.path)
-                    self._linked_in_bucket.clear()
+                    self._end_bucket()
                 while fragment is not None and _bucket(fragment.path) <= bucket:
-                    self._strike_out(fragment.path)
+                    is_late = not self._strike_out(fragment.path) and fragment.path > after
                     if _bucket(fragment.path) == bucket:
                         self._linked_in_bucket.add(fragment.path)
+                        if is_late:
+                            self._not_listed.add(fragment.path)
+                    elif is_late:
+                        self.absent.append(fragment.path)
                     fragment = await anext(fragments, None)
                 self._judge(row)
                 if len(self.candidates) >= self.candidates_max:
                     self.next_after = row.path
                     break
+            else:
+                self._end_bucket()
             while fragment is not None:
-                self._strike_out(fragment.path)
+                is_late = not self._strike_out(fragment.path) and fragment.path > after
+                if is_late and self.next_after is None:
+                    self.absent.append(fragment.path)
                 fragment = await anext(fragments, None)
+
+    def _end_bucket(self) -> None:
+        """What is linked in this bucket, and was not among its rows, is not stored."""
+        self.absent += sorted(self._not_listed)
+        self._linked_in_bucket.clear()
+        self._not_listed.clear()
 
     async def strike_out_linked(self, manifest: Manifest) -> Manifest:
         """Drop the candidates that a newer manifest leads to. Gives that manifest.
@@ -113,7 +131,7 @@ class Survey:
     async def _walk(
         self,
         entries: Sequence[Entry],
-        strike_out: Callable[[str], None],
+        strike_out: Callable[[str], object],
         window: Window | None = None,
     ) -> AsyncGenerator[Fragment, None]:
         """Strikes out nodes and gives the fragments below those that are new.
@@ -144,8 +162,11 @@ class Survey:
         if window is None:
             self._walked |= met
 
-    def _strike_out(self, path: str) -> None:
-        self.reached += self._taken(path)
+    def _strike_out(self, path: str) -> bool:
+        """Whether the path was among the candidates."""
+        taken = self._taken(path)
+        self.reached += taken
+        return taken.objects > 0
 
     def _taken(self, path: str) -> Amount:
         """What a path takes away from the candidates."""
@@ -164,6 +185,7 @@ class Survey:
             self.kept += each
         elif row.path in self._walked or row.path in self._linked_in_bucket:
             self.reached += each
+            self._not_listed.discard(row.path)
         else:
             self.candidates[row.path] = row.size
         if self.on_listed is not None and self.listed.objects % LISTED_PER_REPORT == 0:

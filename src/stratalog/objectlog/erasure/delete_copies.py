@@ -5,6 +5,8 @@
     key index         a cache that may know a record; it is deleted
     compactions       one that is under way may have read a record, and store it again later
     loads             one may have uploaded a record twice, and the sweep spares it
+    ahead             uploads beyond the tail, which the sweep spares as well: a writer may have
+                      appended their records again, under other offsets
 
 The order matters:
 
@@ -67,7 +69,10 @@ async def delete_copies(
     may_have_read = [each for each in listed if each.state == "live" and each.note == STAGE_NOTE]
     may_repeat = [each for each in swept.sparing if each.batch is None]
     stages = {each.incarnation: each for each in (*may_have_read, *may_repeat)}
-    holders = tuple(_holder(each) for each in stages.values())
+    ahead = [
+        Holder(kind="stage", name=each, note="uploads beyond the tail") for each in swept.doubtful
+    ]
+    holders = (*(_holder(each) for each in stages.values()), *ahead)
     return Copies(holders, swept.deleted.objects, tuple(left))
 
 

@@ -86,6 +86,10 @@ class StoredUploadGuard(StoredObject, frozen=True, kw_only=True, omit_defaults=T
         """
         if self.job is not None and self.job not in live:
             return True
+        return self.is_linked(manifest)
+
+    def is_linked(self, manifest: Manifest) -> bool:
+        """Whether the log has the batch that it protects."""
         if self.query is None or self.batch is None:
             return False
         return (manifest.sinks or {}).get(self.query, -1) >= self.batch

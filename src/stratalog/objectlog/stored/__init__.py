@@ -20,6 +20,11 @@ from stratalog.objectlog.stored.fragment import (
     is_relative,
     spans,
 )
+from stratalog.objectlog.stored.linked_mark import (
+    MARK_KEY,
+    LinkedMark,
+    read_mark,
+)
 from stratalog.objectlog.stored.manifest import (
     FIRST_SEQ_NO,
     LINKED_MAX,
@@ -72,6 +77,7 @@ from stratalog.objectlog.stored.record_sums import (
     sum_of_records,
 )
 from stratalog.objectlog.stored.seal import (
+    Fields,
     Link,
     Seal,
     as_fields,

@@ -25,7 +25,7 @@ of which ``seq_no`` is the last. Persisted: keep stable.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -63,6 +63,9 @@ Verify = bool | Literal["records"]
 has no digest; both (``"records"``); or neither (``False``)."""
 
 Numbers = npt.NDArray[np.uint64]
+
+Metadata = Mapping[bytes, str] | None
+"""What is written into the footer beside the columns: see ``linked_mark``."""
 
 _NUMBERS = "DELTA_BINARY_PACKED"
 _ITEM_COLUMNS = ["item_offset", "item_timestamp_us"]
@@ -173,20 +176,25 @@ def encode_fragment(
     timestamp_us: int,
     bodies: Sequence[bytes],
     compression: Compression = "zstd",
+    metadata: Metadata = None,
 ) -> EncodedFragment:
     """Hash and encode consecutive records that are appended at one time.
 
     Only bodies are compressed, and only if there is something to gain (``compression``): the other
     two columns are a few bytes already.
     """
-    return _encode(RECORD_SCHEMA, first_offset, timestamp_us, _body_column(bodies), compression)
+    column = _body_column(bodies)
+    return _encode(RECORD_SCHEMA, first_offset, timestamp_us, column, compression, metadata)
 
 
 def encode_staged(
-    timestamp_us: int, bodies: pa.Array, compression: Compression = "zstd"
+    timestamp_us: int,
+    bodies: pa.Array,
+    compression: Compression = "zstd",
+    metadata: Metadata = None,
 ) -> EncodedFragment:
     """Hash and encode records whose position is not known yet, from a column of bodies."""
-    return _encode(_RELATIVE_SCHEMA, 0, timestamp_us, bodies, compression)
+    return _encode(_RELATIVE_SCHEMA, 0, timestamp_us, bodies, compression, metadata)
 
 
 def encode_sparse(
@@ -196,7 +204,8 @@ def encode_sparse(
 
     The columns are those of a record, and those of its item if there are two more.
     """
-    return _write(columns, _ITEM_SCHEMA if len(columns) > 3 else RECORD_SCHEMA, setsum, compression)
+    schema = _ITEM_SCHEMA if len(columns) > 3 else RECORD_SCHEMA
+    return _write(columns, schema, setsum, compression, None)
 
 
 def _encode(
@@ -205,16 +214,22 @@ def _encode(
     timestamp_us: int,
     bodies: pa.Array,
     compression: Compression,
+    metadata: Metadata,
 ) -> EncodedFragment:
     count = len(bodies)
     offsets = np.arange(first_offset, first_offset + count, dtype=np.uint64)
     timestamps = np.full(count, timestamp_us, dtype=np.uint64)
     setsum = sum_of_records(offsets, timestamps, bodies)
-    return _write([pa.array(offsets), pa.array(timestamps), bodies], schema, setsum, compression)
+    columns = [pa.array(offsets), pa.array(timestamps), bodies]
+    return _write(columns, schema, setsum, compression, metadata)
 
 
 def _write(
-    columns: Sequence[pa.Array], schema: pa.Schema, setsum: Setsum, compression: Compression
+    columns: Sequence[pa.Array],
+    schema: pa.Schema,
+    setsum: Setsum,
+    compression: Compression,
+    metadata: Metadata,
 ) -> EncodedFragment:
     bodies = columns[2]
     table = pa.Table.from_arrays(columns, schema=schema)
@@ -231,6 +246,8 @@ def _write(
         store_schema=False,
     ) as file:
         file.write_table(table, row_group_size=max(1, len(bodies)))
+        if metadata:
+            file.add_key_value_metadata(metadata)
     data = room.slice(0, sink.tell()).to_pybytes()
     return EncodedFragment(data, setsum, digest_of(data))
 

@@ -154,6 +154,11 @@ class Manifest(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         return self.numbered_from
 
     @property
+    def last_seq_no(self) -> int:
+        """The highest sequence number that is linked."""
+        return self.next_seq_no - 1
+
+    @property
     def numbered_from(self) -> int:
         """The sequence number that the log began with, as far as it numbers its fragments."""
         first = self.initial_seq_no

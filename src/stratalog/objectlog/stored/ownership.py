@@ -27,6 +27,8 @@ class Kind(enum.Enum):
     CERTIFICATE = "certificate"
     POLICY = "policy"
     INDEX = "index"
+    BACKUP = "backup"
+    RESTORING = "restoring"
     TRIAL = "trial"
 
 
@@ -54,6 +56,8 @@ _NAMES = re.compile(
     | pin/(?P<pin>[A-Za-z0-9_]+)\.json
     | certificate/(?P<certificate>[0-9a-f]{{16}})\.json
     | live/(?P<index>INDEX\.json | {_INCARNATION}-[1-9][0-9]*\.(?:parquet|ixs))
+    | backup/(?P<backup>[0-9a-f]{{16}}-{_INCARNATION})\.json
+    | restoring/(?P<restoring>{_INCARNATION})\.json
     | manifest/(?P<manifest>MANIFEST)
     | gc/(?P<plan>GARBAGE)
     | policy/(?P<policy>POLICY)

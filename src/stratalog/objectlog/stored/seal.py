@@ -21,6 +21,7 @@ from stratalog.errors import Sealed
 from stratalog.objectlog.stored.manifest import MANIFEST_PATH, Manifest
 from stratalog.objectlog.stored.position import Natural
 from stratalog.objectlog.stored.stored_json import StoredObject
+from stratalog.store import redact
 
 
 class Link(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,7 +85,7 @@ def sealed(manifest: Manifest) -> Sealed:
     seal = seal_of(manifest)
     hint: str | None = None
     if seal is not None and seal.successor is not None:
-        hint = f"It goes on at {seal.successor.url}."
+        hint = f"It goes on at {redact(seal.successor.url)}."
     elif is_being_destroyed(manifest):
         hint = "It is being destroyed. Choose another place."
     return Sealed("the log is sealed", actual=manifest.tail.offset, hint=hint)

@@ -50,9 +50,15 @@ class StoredObject(
 
     def to_json(self) -> bytes:
         """The compact bytes to store, fields in the order that the format prescribes."""
-        if self.unknown is None and not any(map(_has_unknown, self.entries)):
-            return _encoder.encode(self)
-        return _encoder.encode(_with_unknown(self))
+        plain = self.unknown is None and not any(map(_has_unknown, self.entries))
+        try:
+            return _encoder.encode(self if plain else _with_unknown(self))
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise Invalid(
+                f"a {self.what} cannot be stored: {error}",
+                hint='Text has whole characters: decode bytes with errors="replace", not '
+                '"surrogateescape".',
+            ) from None
 
     @property
     def entries(self) -> Sequence[StoredObject]:

@@ -19,7 +19,7 @@ from stratalog.objectlog.tree.fold import (
     plan_fold,
 )
 from stratalog.objectlog.tree.gone_object import Reloads, missing, on_newest_tree
-from stratalog.objectlog.tree.link_fragments import graft, link
+from stratalog.objectlog.tree.link_fragments import graft, link, remembers_all
 from stratalog.objectlog.tree.load_nodes import Nodes, children_in, with_nodes
 from stratalog.objectlog.tree.retention import RetentionLimits, find_retention_cut
 from stratalog.objectlog.tree.seek_window import Window, cut

@@ -10,7 +10,7 @@ A few new fragments simply join the root, and a fold follows when it is due. The
 stays in the root, and no node has a single child. Nothing is stored here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -63,6 +63,11 @@ def note_linked(linked: dict[str, int], incarnation: str, seq_no: int) -> dict[s
     for oldest in list(table)[: max(0, len(table) - LINKED_MAX)]:
         del table[oldest]
     return table
+
+
+def remembers_all(linked: Mapping[str, int]) -> bool:
+    """Whether the table has every incarnation that ever linked: none was dropped yet."""
+    return len(linked) < LINKED_MAX
 
 
 async def graft(

@@ -22,8 +22,10 @@ its path is its path. How each promise is kept:
 A directory removed while somebody waits for its lock takes no links any more; the put notices and
 starts again. Staged files of dead processes are removed after an hour, by the first write of a
 store object; one that marks a doubt stays as long as its object. Names that start with a dot are
-not objects. One limit that buckets do not have: a name cannot be an object and the beginning of
-other objects' paths at once.
+not objects. No symbolic link below the root is followed, nor passed over: a listing that meets one
+is refused, since a cursor that it left out would not hold anything back. The root itself may be
+one; it is resolved when the store is opened. One limit that buckets do not have: a name cannot be
+an object and the beginning of other objects' paths at once.
 """
 
 import contextlib
@@ -48,8 +50,9 @@ from stratalog.errors import (
     Unknown,
 )
 from stratalog.runtime import CPU_THREADS_MAX, DEFAULT_RUNTIME, Runtime, cpu_turn, run_blocking
-from stratalog.store.directory.durable import locked, opened, opened_durable, sync, sync_nearest
+from stratalog.store.directory.durable import locked, opened_durable, sync, sync_nearest
 from stratalog.store.directory.mounts import warn_if_unsafe
+from stratalog.store.directory.no_links import NO_LINK, is_link, link_in_the_way, opened_below
 from stratalog.store.directory.staged_file import (
     STAGED_DIRECTORY,
     StagedFiles,
@@ -67,6 +70,10 @@ LIST_ROWS_PER_HOP = 1000
 READ_BYTES_MAX = 1 << 30
 UNKNOWN_SIZE_BYTES = 1 << 16
 
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK
+_LINK = -1
+"""In place of a size: a symbolic link."""
+
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -82,18 +89,20 @@ class DirectoryStore:
                 "a directory store needs flock and atomic links, which Windows does not have",
                 hint="Use s3://, gs:// or az://, or memory:// to try things out.",
             )
-        self._root = os.path.abspath(os.fspath(root))
-        if "\0" in self._root:
+        place = os.path.abspath(os.fspath(root))
+        if "\0" in place:
             raise Invalid(
-                f"no directory has a zero byte in its name: {self._root!r}",
+                f"no directory has a zero byte in its name: {place!r}",
                 hint="Remove it from the path.",
             )
+        self._url = Path(place).as_uri()
+        self._root = os.path.realpath(place)
         self._staged = StagedFiles(self._root, runtime)
         warn_if_unsafe(self._root)
 
     @property
     def url(self) -> str:
-        return Path(self._root).as_uri()
+        return self._url
 
     async def get(self, path: str) -> Blob:
         check_path(path)
@@ -178,8 +187,8 @@ class DirectoryStore:
 
     def _open(self, path: str) -> tuple[int, int]:
         directory, name = self._place(path)
-        with opened(directory) as fd, locked(fd, exclusive=False):
-            file_fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=fd)
+        with opened_below(directory, self._root) as fd, locked(fd, exclusive=False):
+            file_fd = os.open(name, _READ, dir_fd=fd)
             try:
                 found = os.fstat(file_fd)
                 if is_doubtful(found):
@@ -237,6 +246,8 @@ class DirectoryStore:
                 with locked(fd, exclusive=True):
                     self._publish(path, fd, staged, lambda: os.link(staged, name, dst_dir_fd=fd))
             except FileExistsError:
+                if is_link(name, fd):
+                    raise link_in_the_way(path, path) from None
                 if os.path.isdir(os.path.join(directory, name)):
                     raise Invalid(f"{path} is the beginning of other paths", path=path) from None
                 raise Exists(f"{path} exists in {self.url}", path=path) from None
@@ -247,7 +258,7 @@ class DirectoryStore:
             raise self._conflict(path, etag, None)
         with (
             self._staged.staged(data) as staged,
-            opened(directory) as fd,
+            opened_below(directory, self._root) as fd,
             locked(fd, exclusive=True),
         ):
             found = self._etag(name, fd)
@@ -277,7 +288,7 @@ class DirectoryStore:
     def _etag(self, name: str, directory_fd: int) -> str | None:
         """The version that is there now, or none."""
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory_fd)
+            fd = os.open(name, _READ, dir_fd=directory_fd)
             with open(fd, "rb", buffering=0) as file:
                 return content_etag(file.readall())
         except OSError as error:
@@ -301,7 +312,7 @@ class DirectoryStore:
 
     def _unlink(self, directory: str, names: set[str]) -> None:
         missing = contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
-        with missing, opened(directory) as fd, locked(fd, exclusive=True):
+        with missing, opened_below(directory, self._root) as fd, locked(fd, exclusive=True):
             for name in names:
                 with missing:
                     os.unlink(name, dir_fd=fd)
@@ -336,6 +347,8 @@ class DirectoryStore:
         for key, size in self._rows(base):
             if not key.startswith(prefix):
                 continue
+            if size == _LINK:
+                raise link_in_the_way(key, key)
             if size is None:
                 if key > after or after.startswith(key):
                     yield from self._walk_directory(key, prefix, after)
@@ -347,16 +360,23 @@ class DirectoryStore:
         rows: dict[str, int | None] = {}
         doubtful = False
         missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
-        directory = os.path.join(self._root, base)
-        with missing, opened(directory) as fd, locked(fd, exclusive=False), os.scandir(fd) as found:
+        directory = os.path.join(self._root, base).rstrip("/") or "/"
+        with (
+            missing,
+            opened_below(directory, self._root) as fd,
+            locked(fd, exclusive=False),
+            os.scandir(fd) as found,
+        ):
             for entry in found:
                 if entry.name.startswith("."):
                     continue
                 with missing:
-                    if entry.is_dir():
+                    if entry.is_symlink():
+                        rows[f"{base}{entry.name}"] = _LINK
+                    elif entry.is_dir(follow_symlinks=False):
                         rows[f"{base}{entry.name}/"] = None
-                    elif entry.is_file():
-                        stats = entry.stat()
+                    elif entry.is_file(follow_symlinks=False):
+                        stats = entry.stat(follow_symlinks=False)
                         rows[f"{base}{entry.name}"] = stats.st_size
                         doubtful = doubtful or is_doubtful(stats)
             if doubtful:
@@ -371,6 +391,8 @@ class DirectoryStore:
 
     def _refusal(self, error: OSError, path: str | None) -> StratalogError:
         """What an error of the file system means, when nothing was changed."""
+        if error.errno == errno.ELOOP:
+            return link_in_the_way(f"{path} in {self.url}", path or "")
         reason = f"{path} in {self.url}: {error.strerror or error}"
         if error.errno in _DENIED:
             return Denied(

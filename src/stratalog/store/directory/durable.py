@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 
 from stratalog.errors import Unavailable
+from stratalog.store.directory.no_links import opened_below
 
 if sys.platform != "win32":
     import fcntl
@@ -84,17 +85,18 @@ def make_missing(path: str, root: str) -> None:
         os.stat(root)
         return
     try:
-        _make(path)
+        _make(path, root)
     except FileNotFoundError:
         make_missing(os.path.dirname(path), root)
-        _make(path)
+        _make(path, root)
 
 
-def _make(path: str) -> None:
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o777 | UNSETTLED)
+def _make(path: str, root: str) -> None:
+    above, name = os.path.split(path)
+    with opened_below(above, root) as fd, contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o777 | UNSETTLED, dir_fd=fd)
         if sys.platform == "darwin":
-            os.chmod(path, os.stat(path).st_mode | UNSETTLED)
+            os.chmod(name, os.stat(name, dir_fd=fd).st_mode | UNSETTLED, dir_fd=fd)
 
 
 @contextlib.contextmanager
@@ -104,7 +106,7 @@ def opened_durable(path: str, root: str) -> Iterator[int]:
     A directory is settled only after the one above it, so one that is settled says so for all
     above. ``FileNotFoundError`` means that it, or one above it, is gone.
     """
-    with opened(path) as fd:
+    with opened_below(path, root) as fd:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & UNSETTLED and path != root:
             with opened_durable(os.path.dirname(path), root) as parent_fd:

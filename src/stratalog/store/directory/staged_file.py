@@ -22,6 +22,7 @@ from stratalog.store.directory.durable import (
     opened_durable,
     write_durably,
 )
+from stratalog.store.directory.no_links import is_link, link_in_the_way
 
 STAGED_DIRECTORY = ".stage"
 AGE_US_MAX = 3_600_000_000
@@ -55,6 +56,7 @@ class StagedFiles:
     def staged(self, data: bytes) -> Iterator[str]:
         """Bytes on the disk under a name that nobody else uses. ``Unknown`` leaves the file there
         as a mark."""
+        self._refuse_link()
         staged = os.path.join(self._directory, self._runtime.new_id(24))
         try:
             write_durably(staged, data)
@@ -73,6 +75,7 @@ class StagedFiles:
         """Remove what dead processes left. A process that merely slept writes its file again."""
         if self._swept:
             return
+        self._refuse_link()
         self._swept = True
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._directory).st_mode & UNSETTLED:
@@ -83,8 +86,13 @@ class StagedFiles:
                         if self._is_left_over(entry):
                             os.unlink(entry.path)
 
+    def _refuse_link(self) -> None:
+        """What lies elsewhere is not ours to remove, nor can it be linked to a name here."""
+        if is_link(self._directory):
+            raise link_in_the_way(self._directory, STAGED_DIRECTORY)
+
     def _is_left_over(self, entry: os.DirEntry[str]) -> bool:
-        found = entry.stat()
+        found = entry.stat(follow_symlinks=False)
         if is_doubtful(found) and not entry.name.endswith(_SPARE):
             return False
         return found.st_mtime_ns < (self._runtime.now_us() - AGE_US_MAX) * 1000

@@ -47,6 +47,9 @@ class How:
         min=0,
     )
     cancel: bool = option("Give up a collection that is not published yet.", default=False)
+    older_manifest: bool = option(
+        "Go on although an older manifest was put back: on purpose.", default=False
+    )
 
 
 def collect(url: Url, *, how: How, reply: Reply) -> None:
@@ -64,8 +67,8 @@ def collect(url: Url, *, how: How, reply: Reply) -> None:
         raise typer.BadParameter("--cancel stands alone")
     from stratalog.objectlog import Collector, CollectorOptions
 
-    interval_s = how.interval
-    options = CollectorOptions() if interval_s is None else CollectorOptions(interval_s=interval_s)
+    interval_s = CollectorOptions.interval_s if how.interval is None else how.interval
+    options = CollectorOptions(interval_s=interval_s, older_manifest=how.older_manifest)
     collector = Collector(url, options=options)
     if how.cancel:
         _cancel(collector, reply)

@@ -28,6 +28,9 @@ def sweep(
         "Spare the uploads of this stage no longer: its job is gone. May be repeated.",
         metavar="INCARNATION",
     ),
+    older_manifest: bool = option(
+        "Go on although an older manifest was put back: on purpose.", default=False
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -35,7 +38,8 @@ def sweep(
 
     Only objects that nothing links and nobody can link any more; files that are
     not the log's are left alone. Writers may go on meanwhile. The uploads of
-    long jobs are spared as long as their stage is live.
+    long jobs are spared as long as their stage is live. It is refused if what
+    lies beside the manifest shows that this is an older one that was put back.
 
     Examples:
       stratalog sweep orders-log --dry-run
@@ -49,6 +53,7 @@ def sweep(
             url,
             dry_run=dry_run,
             revoke=revoke or (),
+            older_manifest=older_manifest,
             on_progress=lambda so_far: advance(so_far.listed + so_far.deleted),
         )
         report = reply.run(work)
@@ -56,7 +61,7 @@ def sweep(
 
 
 def _facts(report: SweepReport) -> dict[str, object]:
-    shown = [each.name for each in fields(report) if each.name != "sparing"]
+    shown = [each.name for each in fields(report) if each.name not in ("sparing", "doubtful")]
     stages = [
         output.fields_of(each, "incarnation", "owner", "note", "epoch_us") for each in report.stages
     ]
@@ -73,6 +78,8 @@ def _show(report: SweepReport) -> None:
     if report.stages_removed:
         stages = output.count(report.stages_removed, "released stage")
         output.say(f"{done} {stages}")
+    if report.ahead.objects:
+        output.say(f"left {_amount(report.ahead)} beyond the tail: they go when it has passed them")
     if report.unknown.objects:
         output.say(f"left alone {_amount(report.unknown)} that are not the log's:")
         for path in report.unknown_paths[:UNKNOWN_SHOWN_MAX]:
