@@ -45,4 +45,5 @@ class FileRemover:
                 self._on_removed(path)
             return failed
 
-        self.failed.update(await in_thread(remove))
+        failed = await in_thread(remove)
+        self.failed.update(failed)  # which another call may have replaced meanwhile
