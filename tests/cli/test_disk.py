@@ -16,6 +16,7 @@ from segments.damaged_disks import (
     Planter,
     Victim,
     an_entry,
+    last_batch,
     live_file,
     no_segment,
     wal_in_the_middle,
@@ -63,7 +64,8 @@ class TestInfo:
 
     def test_the_json_form_is_stable(self, victim: Victim) -> None:
         report = call_json("disk", "info", str(victim.root))
-        assert list(report) == ["path", "disk", "format", "partitions", "wals", "leftovers"]
+        keys = "path disk format partitions wals leftovers closed doubtful"
+        assert list(report) == keys.split()
         orders = report["partitions"][0]
         assert (
             list(orders)
@@ -181,3 +183,40 @@ class TestWrongPlaces:
         text = call("disk", command, "--help").stdout
         assert f"stratalog disk {command} " in text.split("Example")[1]
         assert "--json" in text
+
+
+class TestRepair:
+    def test_a_whole_directory_needs_none(self, victim: Victim) -> None:
+        assert "nothing to repair" in call("disk", "repair", str(victim.root)).stdout
+        facts = call_json("disk", "repair", str(victim.root))
+        assert facts["refused"] == ""
+        assert facts["losses"] == facts["moved"] == facts["removed"] == []
+
+    def test_it_says_what_is_refused_and_given_up_and_changes_nothing(self, victim: Victim) -> None:
+        wal_in_the_middle(victim)
+        before = victim.read(victim.wal)
+        told = call("disk", "repair", str(victim.root), code=CORRUPT).stdout
+        assert f"refused: {victim.wal} is damaged" in told
+        assert "would be given up:" in told
+        assert "'orders', from 62 on" in told
+        assert "add --accept-loss" in told
+        assert victim.read(victim.wal) == before
+
+    def test_with_accept_loss_it_does_it(self, victim: Victim) -> None:
+        wal_in_the_middle(victim)
+        damaged = victim.read(victim.wal)
+        told = call("disk", "repair", str(victim.root), "--accept-loss").stdout
+        assert told.endswith("repaired\n")
+        assert victim.read(f"doubt/{victim.wal.removeprefix('wal/')}") == damaged
+        facts = call_json("disk", "repair", str(victim.root))
+        assert facts["refused"] == ""
+        assert len(facts["removed"]) == 2
+        shown = call("disk", "check", str(victim.root)).stdout
+        assert "doubt-kept" in shown
+
+    def test_doubtful_bytes_are_shown(self, victim: Victim) -> None:
+        last_batch(victim)
+        assert "the next opening keeps them aside" in call("disk", "info", str(victim.root)).stdout
+        (doubt,) = call_json("disk", "info", str(victim.root))["doubtful"]
+        assert doubt["path"] == victim.wal
+        assert doubt["is_kept"] is False

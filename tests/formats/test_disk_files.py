@@ -20,14 +20,15 @@ from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Entries
 from stratalog.segments.format.checkpoint_file import Checkpoint, read_checkpoint, read_state
+from stratalog.segments.format.clean_close import CleanClose, read_clean_close
 from stratalog.segments.format.data_directory import Identity, read_identity
 from stratalog.segments.format.frame import Frame, Head, frame_head, frames
 from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_edit
 from stratalog.segments.format.segment_file import SegmentIndex
 from stratalog.segments.format.wal_file import Batch, batches
 from stratalog.segments.io.files import Buffer, LocalFiles
-from stratalog.segments.recover import read_live
-from stratalog.segments.write_ahead.journal import replay_journal
+from stratalog.segments.recover.find_files import read_live
+from stratalog.segments.write_ahead.read_journal import replay_bytes, replay_journal
 
 HERE = Path(make_disk.__file__).parent
 T = TypeVar("T")
@@ -102,11 +103,42 @@ def read_journal(data: bytes) -> Layout:
     return layout
 
 
+def read_journal_of_format_2(data: bytes) -> Layout | None:
+    found = replay_bytes(data, make_disk.DISK, "a/path")
+    return None if found is None else found.layout
+
+
+class OneFile:
+    """A directory in which each file has these bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def open(self, _: str) -> Bytes:
+        return Bytes(self.data)
+
+    def exists(self, _: str) -> bool:
+        return True
+
+    def list(self, _: str) -> list[str]:
+        return []
+
+
+def read_closed(data: bytes) -> CleanClose | None:
+    try:
+        return read_clean_close(OneFile(data), make_disk.DISK)
+    except Corrupt as error:
+        raise Corrupt(str(error), path="a/path") from error
+
+
 READERS: dict[str, Callable[[bytes], object]] = {
     "disk.wal": read_wal,
     "disk.seg": read_segment,
     "disk.ckpt": read_whole_checkpoint,
     "disk.journal": read_journal,
+    "disk-2.wal": read_wal,
+    "disk-2.journal": read_journal_of_format_2,
+    "disk.closed": read_closed,
 }
 
 
@@ -141,6 +173,13 @@ class TestGolden:
         assert partition.checkpoint is not None
         assert (layout.wals, layout.next_wal, layout.next_batch) == ((), 9, 7)
 
+    def test_the_journal_of_format_2(self) -> None:
+        old = read_journal((HERE / "disk.journal").read_bytes())
+        assert read_journal_of_format_2((HERE / "disk-2.journal").read_bytes()) == old
+
+    def test_what_a_clean_close_leaves(self) -> None:
+        assert read_closed((HERE / "disk.closed").read_bytes()) == make_disk.closed()
+
     def test_the_identity(self, tmp_path: Path) -> None:
         (tmp_path / "DISK").write_bytes((HERE / "disk.json").read_bytes())
         assert read_identity(LocalFiles(tmp_path)) == Identity(make_disk.DISK.hex(), 1)
@@ -174,12 +213,31 @@ class TestAnyBytes:
         )
         assert found is None or found in layouts
 
-    @pytest.mark.parametrize("name", ["disk.wal", "disk.seg", "disk.ckpt", "disk.journal"])
+    @given(st.data())
+    def test_journal_of_format_2(self, data: st.DataObject) -> None:
+        stored = make_disk.journal_of_format_2()
+        damage = data.draw(damaged(stored))
+        found = value_of(lambda: read_journal_of_format_2(damage))
+        layouts = accumulate(
+            make_disk.edits_of_format_2(),
+            lambda layout, edit: apply(layout, edit, ""),
+            initial=Layout(),
+        )
+        assert found is None or found in layouts
+
+    @given(st.data())
+    def test_closed(self, data: st.DataObject) -> None:
+        stored = make_disk.closed().to_bytes(make_disk.DISK)
+        damage = data.draw(damaged(stored))
+        found = value_of(lambda: read_closed(damage))
+        assert found is None or damage == stored
+
+    @pytest.mark.parametrize("name", sorted(READERS))
     def test_cut_off_anywhere(self, name: str) -> None:
         stored = make_disk.files()[name]
         for length in range(len(stored)):
             found = value_of(partial(READERS[name], stored[:length]))
-            assert found is None or name in ("disk.wal", "disk.journal")
+            assert found is None or name in ("disk.wal", "disk.journal", "disk-2.wal")
 
     @given(st.binary(max_size=200))
     def test_random_bytes(self, noise: bytes) -> None:

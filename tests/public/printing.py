@@ -21,7 +21,7 @@ from objectlog.planted_damage import (
 from public.printed import Printed
 from public.stored import Inventory
 from segments.damaged_disks import Victim as DiskVictim
-from segments.damaged_disks import an_entry
+from segments.damaged_disks import an_entry, last_batch, wal_in_the_middle
 from soak.described import record
 from stratalog.objectlog.bulk.commit import link_uploaded
 from stratalog.objectlog.bulk.upload import Batch, BulkUpload
@@ -295,6 +295,11 @@ def _disk(printed: Printed, folder: Path) -> None:
     printed("disk", "check", root)
     an_entry(victim)
     printed("disk", "check", root, code=CORRUPT)
+    last_batch(victim)
+    printed("disk", "info", root)
+    wal_in_the_middle(victim)
+    printed("disk", "repair", root, code=CORRUPT)
+    printed("disk", "repair", root, "--accept-loss")
 
 
 # With Spark

@@ -7,13 +7,18 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
+import msgspec
+
 from stratalog import IndexSet
 from stratalog.segments import Disk, DiskDamageKind, DiskOptions, Entries
 from stratalog.segments.format.checkpoint_file import checkpoint_front, live_path, read_checkpoint
-from stratalog.segments.format.frame import HEAD_BYTES, Head
+from stratalog.segments.format.clean_close import CleanClose
+from stratalog.segments.format.frame import HEAD_BYTES, Head, frame_head
+from stratalog.segments.format.layout import Whole, encode_edit
 from stratalog.segments.format.segment_file import SegmentContent, SegmentIndex
 from stratalog.segments.format.wal_file import Section, batch_parts
 from stratalog.segments.io.files import LocalFiles
+from stratalog.segments.write_ahead.read_journal import JOURNAL_KIND, replay_journal
 
 KIB = 1024
 OPTIONS = DiskOptions(wal_file_bytes=16 * KIB, segment_entries_max=20, major_after_minors=None)
@@ -23,11 +28,13 @@ Kind = DiskDamageKind
 
 
 class Victim:
-    """Where its files lie."""
+    """Where its files lie. It is as after a crash; ``close`` makes it as after a clean close."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         asyncio.run(self._fill())
+        self.closed = self.read("CLOSED")
+        self.remove("CLOSED")
         self.journal = self._only("journal", "*.journal")
         self.segments = sorted(self._all("seg", "00000001.*.seg"), key=self._first_index)
         self.wal = self._only("wal", "*.wal")
@@ -69,6 +76,9 @@ class Victim:
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink()
+
+    def close(self) -> None:
+        self.write("CLOSED", self.closed)
 
     def flip(self, path: str, at: int) -> None:
         """One bit; a negative place counts from the end."""
@@ -223,6 +233,87 @@ def checkpoint_that_needs_more(victim: Victim) -> str:
     return victim.checkpoint
 
 
+def journal_cut_off(victim: Victim) -> str:
+    victim.write(victim.journal, victim.read(victim.journal)[:-1])
+    return victim.journal
+
+
+def first_copy_of_the_last_record(victim: Victim) -> str:
+    victim.flip(victim.journal, victim.frames(victim.journal)[-2] + 45)
+    return victim.journal
+
+
+def second_copy_of_the_last_record(victim: Victim) -> str:
+    victim.flip(victim.journal, victim.frames(victim.journal)[-1] + 45)
+    return victim.journal
+
+
+def journal_that_was_being_begun(victim: Victim) -> str:
+    head = victim.read(victim.journal)[:64]
+    path = "journal/000000000009.0000000000000009.journal"
+    victim.write(path, head + bytes(500))
+    return path
+
+
+def journal_of_format_1_with_a_torn_end(victim: Victim) -> str:
+    files = LocalFiles(victim.root)
+    found = replay_journal(files, victim.disk)
+    assert found is not None
+    head = Head(JOURNAL_KIND, victim.disk, bytes(8), found.file_number, 1).to_bytes()
+    descriptor = encode_edit(Whole(found.layout))
+    whole = head + frame_head(bytes(8), 1, descriptor, 0) + descriptor
+    victim.write(victim.journal, whole + b"torn")
+    return victim.journal
+
+
+def wal_cut_to_its_head(victim: Victim) -> str:
+    victim.write(victim.wal, victim.read(victim.wal)[:64])
+    return victim.wal
+
+
+def last_batch(victim: Victim) -> str:
+    victim.flip(victim.wal, victim.frames(victim.wal)[-1] + 1)
+    return victim.wal
+
+
+def last_batch_after_a_clean_close(victim: Victim) -> str:
+    """Then there is no doubt: it was acknowledged, and is damaged."""
+    victim.close()
+    victim.flip(victim.wal, victim.frames(victim.wal)[-1] + 1)
+    victim.flip(victim.wal, -1)
+    return victim.wal
+
+
+def damaged_closed(victim: Victim) -> str:
+    victim.close()
+    victim.flip("CLOSED", 70)
+    return "CLOSED"
+
+
+def rest_of_a_failed_write(victim: Victim) -> str:
+    """In a file that was closed cleanly, with a note that its end is not."""
+    disk = victim.disk
+    closed = msgspec.json.decode(victim.closed[72:], type=CleanClose)
+    (wal,) = closed.wals
+    noted = msgspec.structs.replace(wal, is_clean=False)
+    victim.closed = msgspec.structs.replace(closed, wals=(noted,)).to_bytes(disk)
+    victim.close()
+    victim.flip(victim.wal, -1)
+    return victim.wal
+
+
+def wal_that_no_record_names(victim: Victim) -> str:
+    path = "wal/000000000077.00000000000000aa.wal"
+    victim.write(path, victim.read(victim.wal))
+    return path
+
+
+def something_kept_aside(victim: Victim) -> str:
+    (victim.root / "doubt").mkdir()
+    victim.write("doubt/000000000001.00.wal.100", b"doubtful")
+    return "doubt/000000000001.00.wal.100"
+
+
 def no_live_file(victim: Victim) -> str:
     victim.remove(victim.live)
     return victim.live
@@ -245,10 +336,16 @@ PLANTERS: dict[Planter, DiskDamageKind] = {
     another_disk: Kind.DISK_UNREADABLE,
     no_journal: Kind.JOURNAL_UNREADABLE,
     journal_damaged_in_the_middle: Kind.JOURNAL_UNREADABLE,
+    journal_cut_off: Kind.JOURNAL_UNREADABLE,
+    first_copy_of_the_last_record: Kind.JOURNAL_UNREADABLE,
+    second_copy_of_the_last_record: Kind.JOURNAL_REST,
+    journal_that_was_being_begun: Kind.JOURNAL_UNFINISHED,
+    journal_of_format_1_with_a_torn_end: Kind.JOURNAL_DOUBTFUL,
     no_segment: Kind.FILE_MISSING,
     no_wal: Kind.FILE_MISSING,
     no_checkpoint: Kind.FILE_MISSING,
     segment_cut_off: Kind.FILE_SIZE,
+    wal_cut_to_its_head: Kind.FILE_SIZE,
     segment_head: Kind.SEGMENT_UNREADABLE,
     segment_index: Kind.SEGMENT_UNREADABLE,
     segment_of_another_disk: Kind.SEGMENT_UNREADABLE,
@@ -263,6 +360,12 @@ PLANTERS: dict[Planter, DiskDamageKind] = {
     checkpoint_state: Kind.STATE_DAMAGED,
     checkpoint_that_needs_more: Kind.LIVE_MISSING,
     live_file_of_another: Kind.LIVE_FILE_DIFFERS,
+    wal_that_no_record_names: Kind.RECORD_MISSING,
+    last_batch_after_a_clean_close: Kind.CLOSED_DIFFERS,
+    damaged_closed: Kind.CLOSED_DIFFERS,
+    last_batch: Kind.WAL_DOUBTFUL,
+    rest_of_a_failed_write: Kind.WAL_REST,
+    something_kept_aside: Kind.DOUBT_KEPT,
     no_live_file: Kind.LIVE_FILE_UNREADABLE,
     live_file: Kind.LIVE_FILE_UNREADABLE,
 }

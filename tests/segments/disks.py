@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries, Entry, Partition
+from stratalog.segments.format.clean_close import CLOSED
 from stratalog.segments.format.data_directory import read_identity
-from stratalog.segments.format.frame import HEAD_BYTES, Head, frame_head
-from stratalog.segments.format.layout import Layout, Whole, encode_edit
+from stratalog.segments.format.frame import GROWING_MAJOR, Head
+from stratalog.segments.format.layout import Layout
 from stratalog.segments.io.files import Buffer, File, LocalFiles, write_then_sync
-from stratalog.segments.write_ahead.journal import KIND, journal_path, replay_journal
+from stratalog.segments.write_ahead import journal
+from stratalog.segments.write_ahead.read_journal import JOURNAL_KIND, journal_path, replay_journal
 
 T = TypeVar("T")
 
@@ -78,6 +80,20 @@ def damage(path: Path, at: int, by: int = 1) -> None:
     path.write_bytes(data)
 
 
+def as_after_a_crash(root: Path) -> None:
+    """As if it had not been closed."""
+    (root / CLOSED).unlink()
+
+
+def frames_of(path: Path) -> list[int]:
+    """Where the frames of a file begin."""
+    data, at, places = path.read_bytes(), 0, list[int]()
+    while (at := data.find(b"SLFR", at)) >= 0:
+        places.append(at)
+        at += 1
+    return places
+
+
 def layout_of(root: Path) -> Layout:
     """What the journal says."""
     files = LocalFiles(root)
@@ -89,7 +105,7 @@ def layout_of(root: Path) -> Layout:
 
 
 def rewrite_journal(root: Path, change: Callable[[Layout], Layout]) -> None:
-    """Let the journal say something else, in a whole record."""
+    """Let the journal say something else, in whole records, after a crash."""
     files = LocalFiles(root)
     identity = read_identity(files)
     assert identity is not None
@@ -97,11 +113,11 @@ def rewrite_journal(root: Path, change: Callable[[Layout], Layout]) -> None:
     replayed = replay_journal(files, disk)
     assert replayed is not None
     number, record, nonce = replayed.file_number + 1, replayed.last_record + 1, bytes(8)
-    descriptor = encode_edit(Whole(change(replayed.layout)))
-    head = Head(KIND, disk, nonce, number, record).to_bytes()
-    data = head + frame_head(nonce, record, descriptor, 0) + descriptor
-    assert len(head) == HEAD_BYTES
-    (root / journal_path(number, nonce.hex())).write_bytes(data)
+    data, size = journal.first_record(change(replayed.layout), nonce, record)
+    head = Head(JOURNAL_KIND, disk, nonce, number, record, GROWING_MAJOR).to_bytes()
+    whole = (head + data + data).ljust(size, b"\0")
+    (root / journal_path(number, nonce.hex())).write_bytes(whole)
+    as_after_a_crash(root)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -14,19 +14,27 @@ import msgspec
 
 from simulation.planting import plant
 from stratalog.indexset import INDEX_MAX, IndexSet
-from stratalog.segments import disk, recover
+from stratalog.segments import disk
+from stratalog.segments.format import frame
 from stratalog.segments.format.entries import Entries, Heads
+from stratalog.segments.format.frame import Frame
 from stratalog.segments.format.layout import Layout, PartitionLayout
 from stratalog.segments.format.wal_file import batch_parts
-from stratalog.segments.io.files import FileSystem
+from stratalog.segments.inspect import check_wal
+from stratalog.segments.inspect.check import DiskCheck
+from stratalog.segments.inspect.check_wal import WalCheck
+from stratalog.segments.io.files import File, FileSystem
 from stratalog.segments.maintenance import flush_wal as flushing
 from stratalog.segments.maintenance import major_compaction as compacting
 from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.flush_wal import WalFlusher
 from stratalog.segments.partition import Partition
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.write_ahead.journal import Replayed, replay_journal
+from stratalog.segments.recover import find_files
+from stratalog.segments.write_ahead import journal, read_journal
+from stratalog.segments.write_ahead.read_journal import Replayed, replay_journal
 from stratalog.segments.write_ahead.wal import Wal, Write, _OpenWal
+from stratalog.testing.disk_faults import SimulatedFile
 
 
 @contextmanager
@@ -98,7 +106,7 @@ def absence_as_commit_point() -> Iterator[None]:
 
     with (
         plant(WalFlusher, "_write", delete_the_wal_file_first),
-        plant(recover, "replay_journal", forgiving),
+        plant(find_files, "replay_journal", forgiving),
     ):
         yield
 
@@ -142,4 +150,87 @@ def epoch_ignored_on_overwrite() -> Iterator[None]:
 def found_is_taken_for_durable() -> Iterator[None]:
     """Opening builds on what a killed process may have left unsynced."""
     with plant(disk, "make_durable", lambda *_: None):
+        yield
+
+
+@contextmanager
+def closed_stays() -> Iterator[None]:
+    """Opening leaves ``CLOSED`` where it is, and changes what it speaks of."""
+    with plant(disk, "remove_clean_close", lambda _files: None):
+        yield
+
+
+@contextmanager
+def second_copy_first() -> Iterator[None]:
+    """The second copy of a record is written before the first one."""
+
+    def reversed_(file: File, position: int, data: bytes) -> None:
+        for at in (position + len(data), position):
+            file.write_at(at, data)
+            file.sync()
+
+    with plant(journal, "_write_copies", reversed_):
+        yield
+
+
+@contextmanager
+def named_before_its_size() -> Iterator[None]:
+    """Files that grow do not have the size that is named."""
+    with plant(SimulatedFile, "allocate", lambda _self, _size: None):
+        yield
+
+
+@contextmanager
+def damaged_is_taken_for_torn() -> Iterator[None]:
+    """A record of the journal that does not fit ends it, whatever follows."""
+    with plant(read_journal, "_nothing_may_follow", lambda *_args, **_kw: None):
+        yield
+
+
+@contextmanager
+def closed_is_not_compared() -> Iterator[None]:
+    """What the directory was when it was closed is not looked at."""
+    with (
+        plant(disk, "must_match", lambda *_: None),
+        plant(check_wal, "differences", lambda *_: ()),
+    ):
+        yield
+
+
+@contextmanager
+def sizes_are_not_compared() -> Iterator[None]:
+    """A WAL file that is shorter than its record says is taken for one that ends there."""
+
+    with (
+        plant(find_files, "check_files", lambda *_: None),
+        plant(DiskCheck, "_check_files", lambda _: None),
+    ):
+        yield
+
+
+@contextmanager
+def doubtful_bytes_are_dropped() -> Iterator[None]:
+    """What does not fit at the end of the WAL is taken for torn, and nobody is told."""
+    with (
+        plant(disk, "keep_doubtful", lambda *_: None),
+        plant(WalCheck, "_report", lambda *_args, **_kw: None),
+    ):
+        yield
+
+
+@contextmanager
+def any_checksum_fits() -> Iterator[None]:
+    """Of frames."""
+
+    def trusting(data: memoryview, position: int, nonce: bytes | None) -> Frame | None:
+        if position + frame.FRAME_BYTES > len(data):
+            return None
+        magic, size, found, number, body, _ = frame._FRAME.unpack_from(data, position)
+        start = position + frame.FRAME_BYTES
+        end = start + size + body
+        if magic != b"SLFR" or (nonce is not None and found != nonce) or end > len(data):
+            return None
+        return Frame(number, data[start : start + size], data[start + size : end], position, end)
+
+    with plant(frame, "frame_at", trusting), plant(read_journal, "frame_at", trusting):
         yield

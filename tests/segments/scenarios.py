@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from segments.power import Scenario, flushing_fails
+from segments.power import OPTIONS, Scenario, flushing_fails
 from segments.witness import Witness
 from stratalog.indexset import IndexSet
-from stratalog.segments import Entry
+from stratalog.segments import Disk, Entry
 from stratalog.segments.write_ahead import journal
 
 
@@ -175,6 +175,16 @@ async def much_to_recover(witness: Witness) -> None:
     await witness.append("a", payloads("a", 9, 2), 2)
 
 
+async def closing_and_opening(witness: Witness) -> None:
+    """A clean close with entries in the WAL, what it notes, and the opening that removes that."""
+    runtime = witness.disk._engine.context.runtime
+    await witness.append("a", payloads("a", 6, 2))
+    for number in range(2):
+        await witness.disk.close()
+        witness.disk = await Disk.open(witness.files, OPTIONS, runtime=runtime)
+        await witness.append("b", payloads("b", 6 + number, 1))
+
+
 SCENARIOS = [
     Scenario(birth, is_opened_before=False),
     Scenario(writing_with_roll_over, two_partitions),
@@ -190,6 +200,7 @@ SCENARIOS = [
     Scenario(journal_rewriting, two_partitions),
     Scenario(recovery, much_to_recover, is_opened_before=False),
 ]
+CLOSING = Scenario(closing_and_opening, two_partitions)
 
 
 WRITING = [
@@ -201,5 +212,5 @@ WRITING = [
 def patched(scenario: Scenario) -> Iterator[None]:
     """With the limits that a scenario needs."""
     small = scenario.step is journal_rewriting
-    with patch.object(journal, "REWRITE_BYTES_MIN", 1 if small else journal.REWRITE_BYTES_MIN):
+    with patch.object(journal, "FILE_BYTES_MIN", 1 if small else 4096):
         yield

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+from collections.abc import Callable
 from random import Random
+from unittest.mock import patch
+
+import pytest
 
 from segments.replicas import SMALL, checkpointed_source, contents, copied, copy, fill, opened
-from stratalog.errors import Closed
+from stratalog.errors import Closed, Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk
-from stratalog.testing import SimulatedFiles, Simulation, simulate
+from stratalog.segments.format import frame
+from stratalog.segments.format.clean_close import CLOSED
+from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
 
 
 def test_closing_waits_for_a_checkpoint_that_has_begun() -> None:
@@ -50,3 +58,84 @@ def test_a_copy_that_is_overtaken_by_a_close_does_not_touch_the_journal_any_more
         return isinstance(received, Closed)
 
     assert sum(simulate(main, seed) for seed in range(40)) > 10
+
+
+def closed_after(rule: Callable[[FileCall], int | None] | None, *, at_once: bool) -> SimulatedFiles:
+    """A directory after a life in which an append met with a disk that fails like this."""
+    files = SimulatedFiles(random=Random(1), at_once=at_once)
+
+    async def main(simulation: Simulation) -> None:
+        disk = await Disk.open(files, SMALL, runtime=simulation.runtime)
+        partition = await disk.partition("orders")
+        await partition.append([b"kept"])
+        files.fail_if(rule)
+        with contextlib.suppress(StratalogError):
+            await partition.append([b"perhaps"])
+        with contextlib.suppress(StratalogError):
+            await disk.partition("more")
+        await disk.close()
+
+    simulate(main, 1)
+    files.fail_if(None)
+    return files
+
+
+def fails(*operations: str, where: str = "") -> Callable[[FileCall], int | None]:
+    def rule(call: FileCall) -> int | None:
+        hits = call.operation in operations and call.path.startswith(where)
+        return errno.EIO if hits else None
+
+    return rule
+
+
+SYNCS = ("sync", "write_durably")
+DOUBTS = {
+    "nothing": (None, True),
+    "a batch": (fails(*SYNCS, "create", where="wal/"), False),
+    "a record": (fails(*SYNCS, "create", where="journal/"), False),
+    "the close itself": (fails("create", "sync", "rename", where="CLOSED"), False),
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("what", DOUBTS)
+def test_only_a_close_without_doubt_says_that_it_was_clean(what: str, at_once: bool) -> None:
+    rule, is_clean = DOUBTS[what]
+    files = closed_after(rule, at_once=at_once)
+    assert (CLOSED in files.names()) is is_clean
+    for seed in range(5):
+        survivor = files.after_power_loss(Random(seed))
+
+        async def main(simulation: Simulation, survivor: SimulatedFiles = survivor) -> None:
+            disk = await Disk.open(survivor, SMALL, runtime=simulation.runtime)
+            partition = await disk.partition("orders", create=False)
+            assert partition.last >= 1
+            assert CLOSED not in survivor.names()
+
+        simulate(main, 2)
+
+
+def test_an_opening_that_is_refused_leaves_it_there() -> None:
+    files = closed_after(None, at_once=False)
+    (wal,) = [path for path in files.names() if path.startswith("wal/")]
+    files.damage(wal, 10, 1)
+
+    async def main(simulation: Simulation) -> None:
+        with pytest.raises(Corrupt):
+            await Disk.open(files, SMALL, runtime=simulation.runtime)
+
+    simulate(main, 2)
+    assert CLOSED in files.names()
+
+
+def test_an_older_version_refuses_what_this_one_has_opened() -> None:
+    """Its heads go to major 1 only."""
+    files = closed_after(None, at_once=False)
+
+    async def main(simulation: Simulation) -> None:
+        with pytest.raises(Invalid, match="format 2") as refused:
+            await Disk.open(files, SMALL, runtime=simulation.runtime)
+        assert "newer version" in refused.value.hint
+
+    with patch.object(frame, "_MAJORS", {}):
+        simulate(main, 2)

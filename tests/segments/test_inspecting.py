@@ -22,6 +22,7 @@ from segments.damaged_disks import (
     Victim,
     an_entry,
     checkpoint_state,
+    last_batch,
     live_file,
     no_segment,
     wal_in_the_middle,
@@ -192,10 +193,20 @@ class TestDamage:
         (damage,) = checked(victim.root).damages
         assert damage.byte == victim.frames(path)[0]
 
-    def test_a_torn_end_of_the_wal_is_no_damage(self, victim: Victim) -> None:
-        victim.flip(victim.wal, victim.frames(victim.wal)[-1] + 1)
-        assert checked(victim.root).clean
-        assert inspected(victim.root).partitions[0].last == 64
+    def test_a_doubtful_batch_is_told_before_and_after_it_is_kept_aside(
+        self, victim: Victim
+    ) -> None:
+        place = victim.frames(victim.wal)[-1]
+        last_batch(victim)
+        report = inspected(victim.root)
+        assert report.partitions[0].last == 64
+        (doubt,) = report.doubtful
+        assert (doubt.path, doubt.position, doubt.is_kept) == (victim.wal, place, False)
+        asyncio.run(_open(victim.root))
+        (kept,) = inspected(victim.root).doubtful
+        assert (kept.is_kept, kept.bytes) == (True, doubt.bytes)
+        kinds = {each.kind for each in checked(victim.root).remarks}
+        assert DiskDamageKind.DOUBT_KEPT in kinds
 
     def test_what_cannot_be_told_for_damage_is_an_error_of_inspect(self, victim: Victim) -> None:
         path = no_segment(victim)
@@ -208,6 +219,27 @@ class TestDamage:
         asyncio.run(check_disk(victim.root, on_progress=lambda *each: told.append(each)))
         assert told == sorted(told)
         assert 0 < told[-1][0] <= told[-1][1]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_flips_and_cuts_of_real_files_are_named(victim: Victim, is_closed: bool) -> None:
+    """A sample; ``test_every_flip`` has all of them, in memory."""
+    random = Random(1)
+    if is_closed:
+        victim.close()
+    paths = ["DISK", victim.journal, victim.wal, victim.checkpoint, victim.live, *victim.segments]
+    for path in [*paths, *(["CLOSED"] if is_closed else [])]:
+        whole = victim.read(path)
+        for _ in range(6):
+            at = random.randrange(len(whole))
+            flipped = bytearray(whole)
+            flipped[at] ^= 1 << random.randrange(8)
+            for damaged in (bytes(flipped), whole[:at]):
+                victim.write(path, damaged)
+                report = checked(victim.root)
+                assert report.damages or report.remarks, (path, at, len(damaged))
+        victim.write(path, whole)
+    assert checked(victim.root).clean
 
 
 class TestNothingIsChanged:

@@ -207,3 +207,16 @@ def test_an_opening_that_was_given_up_keeps_the_directory_until_its_threads_have
         await disk.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128, "line\nbreak", "half \ud800 a pair"])
+def test_a_name_that_cannot_be_stored_is_invalid(tmp_path: Path, name: str) -> None:
+    async def main() -> None:
+        async with await Disk.open(tmp_path, SMALL) as disk:
+            with pytest.raises(Invalid, match="not a valid name"):
+                await disk.partition(name)
+            with pytest.raises(NotFound):
+                await disk.partition(name, create=False)
+            assert disk.partitions() == []
+
+    run(main())

@@ -11,8 +11,10 @@ import pytest
 from segments import planted, scenarios
 from segments.model import BrokenPromise
 from segments.power import Played, Scenario, Step, opened, play, prologue, survive_power_loss
+from segments.states import states, tiny
+from segments.test_every_flip import cuts, flips, must_be_found
 from segments.witness import Witness, read_all
-from stratalog.errors import Corrupt, Invalid
+from stratalog.errors import Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.testing import Simulation
 
@@ -26,12 +28,15 @@ PLANTS = [
     (planted.absence_as_commit_point, scenarios.flush),
     (planted.epoch_ignored_on_overwrite, scenarios.overwriting),
     (planted.found_is_taken_for_durable, scenarios.sparse_writing),
+    (planted.closed_stays, scenarios.closing_and_opening),
+    (planted.second_copy_first, scenarios.flush),
+    (planted.named_before_its_size, scenarios.sparse_writing),
 ]
 
 
 @pytest.mark.parametrize(("plant", "step"), PLANTS, ids=lambda each: each.__name__)
 def test_the_matrix_of_crashes_finds_a_planted_bug(plant: Plant, step: Step) -> None:
-    scenario = next(each for each in scenarios.SCENARIOS if each.step is step)
+    scenario = next(each for each in (*scenarios.SCENARIOS, scenarios.CLOSING) if each.step is step)
     with plant(), pytest.raises((BrokenPromise, Corrupt, Invalid)):
         survive_power_loss(scenario, thoroughly=True)
 
@@ -79,3 +84,19 @@ def test_a_rotten_entry_is_not_noticed_without_checksums(
 ) -> None:
     with planted.checksum_skipped():
         rot(Scenario(scenarios.major, scenarios.half_dead), way)
+
+
+DAMAGE_PLANTS = [
+    (planted.damaged_is_taken_for_torn, "empty_partition-crashed"),
+    (planted.any_checksum_fits, "several_batches-crashed"),
+    (planted.closed_is_not_compared, "several_batches-closed"),
+    (planted.sizes_are_not_compared, "several_batches-crashed"),
+    (planted.doubtful_bytes_are_dropped, "several_batches-crashed"),
+]
+
+
+@pytest.mark.parametrize(("plant", "name"), DAMAGE_PLANTS, ids=lambda each: str(each))
+def test_a_flip_or_a_cut_finds_a_planted_bug(plant: Plant, name: str) -> None:
+    state = states()[name]
+    with tiny(), plant(), pytest.raises((AssertionError, StratalogError)):
+        must_be_found(state, [*flips(state), *cuts(state)])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from segments.power import Scenario, survive_power_loss
-from segments.scenarios import SCENARIOS, WRITING, patched
+from segments.scenarios import CLOSING, SCENARIOS, WRITING, patched
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, CLOSING], ids=lambda scenario: scenario.__name__)
 def test_nothing_promised_is_lost_wherever_the_power_goes(scenario: Scenario) -> None:
     with patched(scenario):
         assert survive_power_loss(scenario) > 10

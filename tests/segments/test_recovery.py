@@ -17,10 +17,12 @@ import pytest
 from segments.disks import (
     SMALL,
     all_files,
+    as_after_a_crash,
     damage,
     entries,
     epochs,
     found,
+    frames_of,
     layout_of,
     names,
     one,
@@ -158,27 +160,69 @@ async def two_batches(root: Path) -> tuple[Path, list[int]]:
     return wal, [first, data.index(b"SLFR", first + 1)]
 
 
+def damaged_in_its_last_batch(wal: Path, second: int, what: str) -> bytes:
+    data = bytearray(wal.read_bytes())
+    if what == "payload":
+        data[data.index(b"4/1/second")] ^= 1
+    elif what == "head":
+        data[second + 8] ^= 1
+    else:
+        data[second + 60 :] = bytes(len(data) - second - 60)
+    return bytes(data)
+
+
 class TestBehaviour04Damage:
-    @pytest.mark.parametrize("what", ["payload", "head", "cut", "zeroed"])
-    def test_the_last_wal_record_is_dropped(self, tmp_path: Path, what: str) -> None:
+    @pytest.mark.parametrize("what", ["payload", "head", "zeroed"])
+    def test_after_a_crash_the_last_wal_record_is_kept_aside(
+        self, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async def main() -> None:
             wal, (_, second) = await two_batches(tmp_path)
-            data = bytearray(wal.read_bytes())
-            if what == "payload":
-                data[data.index(b"4/1/second")] ^= 1
-            elif what == "head":
-                data[second + 8] ^= 1
-            elif what == "cut":
-                del data[second + 50 :]
-            else:
-                data[second + 60 :] = bytes(len(data) - second - 60)
-            wal.write_bytes(data)
+            as_after_a_crash(tmp_path)
+            damaged = damaged_in_its_last_batch(wal, second, what)
+            wal.write_bytes(damaged)
             async with await Disk.open(tmp_path, SMALL) as disk:
                 part = await disk.partition("p")
                 assert list(await epochs(part)) == [1, 2]
                 await part.write(2, entries([3], epoch=2))
+            kept = one(tmp_path, "doubt")
+            assert kept.name == f"{wal.name}.{second}"
+            assert kept.read_bytes() == damaged[second:].rstrip(b"\0")
+            assert f"doubt/{kept.name}" in caplog.text
             async with await Disk.open(tmp_path, SMALL) as disk:
                 assert await epochs(await disk.partition("p")) == {1: 1, 2: 1, 3: 2}
+
+        run(main())
+
+    @pytest.mark.parametrize("what", ["payload", "head", "zeroed"])
+    def test_after_a_clean_close_it_refuses_to_start(self, tmp_path: Path, what: str) -> None:
+        async def main() -> None:
+            wal, (_, second) = await two_batches(tmp_path)
+            wal.write_bytes(damaged_in_its_last_batch(wal, second, what))
+            before = all_files(tmp_path)
+            with pytest.raises(Corrupt, match=f"wal/{wal.name} was changed after it was closed"):
+                await Disk.open(tmp_path, SMALL)
+            assert all_files(tmp_path) == before
+
+        run(main())
+
+    @pytest.mark.parametrize("is_closed", [True, False])
+    def test_a_file_that_was_cut_refuses_to_start(self, tmp_path: Path, is_closed: bool) -> None:
+        async def main() -> None:
+            wal, _ = await two_batches(tmp_path)
+            if not is_closed:
+                as_after_a_crash(tmp_path)
+            for path in (wal, one(tmp_path, "journal")):
+                whole = path.read_bytes()
+                for size in (len(whole) - 1, 500, 64, 10):
+                    path.write_bytes(whole[:size])
+                    before = all_files(tmp_path)
+                    with pytest.raises(Corrupt):
+                        await Disk.open(tmp_path, SMALL)
+                    assert all_files(tmp_path) == before
+                path.write_bytes(whole)
+            async with await Disk.open(tmp_path, SMALL) as disk:
+                assert list(await epochs(await disk.partition("p"))) == [1, 2, 3, 4]
 
         run(main())
 
@@ -251,13 +295,17 @@ class TestBehaviour04Damage:
 
         run(main())
 
-    def test_the_last_record_of_the_journal_is_dropped_if_it_is_torn(self, tmp_path: Path) -> None:
+    def test_the_last_record_of_the_journal_is_dropped_if_both_copies_are_torn(
+        self, tmp_path: Path
+    ) -> None:
         async def main() -> None:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 await disk.partition("first")
                 await disk.partition("second")
+            as_after_a_crash(tmp_path)
             journal = one(tmp_path, "journal")
-            journal.write_bytes(journal.read_bytes()[:-1])
+            for place in frames_of(journal)[-2:]:
+                damage(journal, place + 50)
             async with await Disk.open(tmp_path, SMALL) as disk:
                 assert disk.partitions() == ["first"]
                 await disk.partition("third")
@@ -266,20 +314,35 @@ class TestBehaviour04Damage:
 
         run(main())
 
-    def test_damage_in_the_middle_of_the_journal_refuses_to_start_and_says_where(
-        self, tmp_path: Path
+    def test_a_record_with_only_its_first_copy_counts(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            async with await Disk.open(tmp_path, SMALL) as disk:
+                await disk.partition("first")
+            as_after_a_crash(tmp_path)
+            journal = one(tmp_path, "journal")
+            damage(journal, frames_of(journal)[-1] + 50)
+            async with await Disk.open(tmp_path, SMALL) as disk:
+                assert disk.partitions() == ["first"]
+
+        run(main())
+
+    @pytest.mark.parametrize("place", [0, 1, 2, 3, 4])
+    def test_damage_of_a_copy_that_was_durable_refuses_to_start_and_says_where(
+        self, tmp_path: Path, place: int
     ) -> None:
         async def main() -> None:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 await disk.partition("first")
                 await disk.partition("second")
             journal = one(tmp_path, "journal")
-            data = journal.read_bytes()
-            first = data.index(b"SLFR", data.index(b"SLFR") + 1)
-            damage(journal, data.index(b"first"))
+            at = frames_of(journal)[place]
+            damage(journal, at + 50)
+            before = all_files(tmp_path)
             with pytest.raises(Corrupt) as refused:
                 await Disk.open(tmp_path, SMALL)
-            assert f"journal/{journal.name} is damaged at byte {first}" in str(refused.value)
+            assert f"journal/{journal.name} is damaged at byte {at}" in str(refused.value)
+            assert "would give up nothing" in refused.value.hint
+            assert all_files(tmp_path) == before
 
         run(main())
 

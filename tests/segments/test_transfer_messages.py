@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stratalog.errors import Corrupt, Full, Invalid, NotFound, Unavailable
 from stratalog.indexset import INDEX_MAX, IndexSet
 from stratalog.segments import Entries
+from stratalog.segments.format.checksum import crc32
 from stratalog.segments.format.entries import NO_ENTRIES
 from stratalog.segments.transfer.messages import (
     Ack,
@@ -183,3 +184,67 @@ def test_a_failure_is_raised_at_the_other_side_as_what_it_was() -> None:
 
 def test_a_failure_that_is_no_business_of_the_other_side_means_that_nothing_comes() -> None:
     assert isinstance(Failed.of(NotFound("removed")).error("the source"), Unavailable)
+
+
+def framed(description: bytes, body: bytes = b"") -> bytes:
+    """What a peer can send that means harm: the checksum fits."""
+    front = b"SLT1" + len(description).to_bytes(4, "little")
+    return front + crc32(description).to_bytes(4, "little") + description + body
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text(max_size=9) | st.integers(0, 99), inner)
+    ),
+    max_leaves=9,
+)
+
+
+def described(message: Message) -> bytes:
+    encoded = encode_message(message)
+    return encoded[12 : 12 + int.from_bytes(encoded[4:8], "little")]
+
+
+def must_be_typed(message: bytes) -> None:
+    with contextlib.suppress(Corrupt, Invalid):
+        decode_message(message)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=9))
+def test_any_description_with_a_checksum_that_fits_is_a_message_or_refused(
+    description: bytes, body: bytes
+) -> None:
+    must_be_typed(framed(description, body))
+
+
+@given(MESSAGES, ANYTHING, st.data())
+def test_any_value_in_any_place_is_a_message_or_refused(
+    message: Message, value: object, data: st.DataObject
+) -> None:
+    plain = msgspec.msgpack.decode(described(message), strict=False)
+    plain[data.draw(st.sampled_from(sorted(plain)))] = value
+    must_be_typed(framed(msgspec.msgpack.encode(plain)))
+
+
+@given(MESSAGES, st.data())
+def test_a_changed_byte_under_a_new_checksum_is_a_message_or_refused(
+    message: Message, data: st.DataObject
+) -> None:
+    description = bytearray(described(message))
+    at = data.draw(st.integers(0, len(description) - 1))
+    description[at] = data.draw(st.integers(0, 255))
+    must_be_typed(framed(bytes(description)))
+
+
+def test_text_that_is_no_text_is_refused() -> None:
+    failed = described(Failed(kind="full", message="abc", hint=""))
+    with pytest.raises(Corrupt):
+        decode_message(framed(failed.replace(b"abc", b"a\xffc")))
+
+
+def test_a_message_that_nests_without_end_is_refused() -> None:
+    deep = b"\x81\xa4type" + b"\x91" * 100_000 + b"\xc0"
+    for description in (deep, b"\x82\xa4type\xa3ack\xa4more" + b"\x91" * 100_000 + b"\xc0"):
+        with pytest.raises(Corrupt):
+            decode_message(framed(description))

@@ -5,6 +5,7 @@ Partition     the log of one partition: write, read, checkpoint, compact
 Entries       a batch of entries; Entry is one
 DiskOptions   limits, with sound defaults
 inspect_disk  what a data directory holds, read-only and beside a running node; check_disk verifies
+repair_disk   opens what was refused, and says first what would be given up
 
 send_partition, receive_partition    copy a partition to another replica, over a Transport
 """
@@ -16,6 +17,7 @@ from stratalog.segments.inspect import (
     DiskDamage,
     DiskDamageKind,
     DiskReport,
+    DoubtReport,
     PartitionReport,
     SegmentReport,
     WalReport,
@@ -24,6 +26,7 @@ from stratalog.segments.inspect import (
 )
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition, PartitionStatus
+from stratalog.segments.repair import DiskLoss, RepairReport, repair_disk
 from stratalog.segments.stats import DiskStats
 from stratalog.segments.transfer import (
     MemoryTransport,
@@ -40,9 +43,11 @@ __all__ = [
     "Disk",
     "DiskDamage",
     "DiskDamageKind",
+    "DiskLoss",
     "DiskOptions",
     "DiskReport",
     "DiskStats",
+    "DoubtReport",
     "Entries",
     "Entry",
     "Lineage",
@@ -50,6 +55,7 @@ __all__ = [
     "Partition",
     "PartitionReport",
     "PartitionStatus",
+    "RepairReport",
     "SegmentReport",
     "StreamTransport",
     "TransferOptions",
@@ -59,5 +65,6 @@ __all__ = [
     "check_disk",
     "inspect_disk",
     "receive_partition",
+    "repair_disk",
     "send_partition",
 ]

@@ -12,29 +12,46 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+from functools import partial
 from typing import Self
 
-from stratalog.errors import Conflict, Invalid, NotFound
+from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.engine import Engine
 from stratalog.segments.format import (
-    HEAD_BYTES,
     Created,
     Edit,
     Layout,
     Removed,
     prepare_folders,
     read_identity,
+    remove_clean_close,
+    write_clean_close,
     write_identity,
 )
 from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
-from stratalog.segments.recover import Found, find, make_durable, remove_leftovers, replay_wal
+from stratalog.segments.recover import (
+    Found,
+    ReplayedWal,
+    doubts_of,
+    find,
+    keep_doubtful,
+    make_durable,
+    must_match,
+    remove_leftovers,
+    replay_wal,
+    warn_of_cut,
+)
+from stratalog.segments.repair import with_advice
 from stratalog.segments.stats import DiskStats
 
 NAME_BYTES_MAX = 255
+
+log = logging.getLogger(__name__)
 
 
 class Disk:
@@ -57,7 +74,8 @@ class Disk:
     ) -> Disk:
         """Open a data directory, or create one. ``Conflict`` if another process has it open.
 
-        ``Corrupt`` if durable data is missing or damaged. Then nothing has been changed.
+        ``Corrupt`` if durable data is missing or damaged. Then nothing has been changed, and the
+        hint says what ``stratalog disk repair`` would give up.
         """
         files = LocalFiles(path) if isinstance(path, str | os.PathLike) else path
         opening = asyncio.ensure_future(cls._open(files, options or DiskOptions(), runtime))
@@ -79,7 +97,10 @@ class Disk:
                     "another process has this data directory open",
                     hint="Stop it first. `stratalog disk info` works beside it.",
                 ) from None
-            engine, disk_id = await _open_engine(files, options, runtime)
+            try:
+                engine, disk_id = await _open_engine(files, options, runtime)
+            except Corrupt as error:
+                raise await in_thread(partial(with_advice, error, files)) from error
             return cls(engine, disk_id, lock.pop_all())
 
     async def __aenter__(self) -> Self:
@@ -172,8 +193,16 @@ class Disk:
             disk._closing = asyncio.ensure_future(disk._close())
 
     async def _close(self) -> None:
-        await self._engine.close()
-        self._lock.close()
+        try:
+            closed = await self._engine.close()
+            if closed is not None:
+                context = self._engine.context
+                write = partial(write_clean_close, context.files, context.disk, closed)
+                await in_thread(write)
+        except OSError as error:
+            log.warning("the next opening cannot know that this one was closed cleanly: %s", error)
+        finally:
+            self._lock.close()
 
 
 async def _open_engine(
@@ -211,27 +240,41 @@ async def _recover(engine: Engine, found: Found) -> None:
         checkpoint = found.checkpoints.get(number)
         engine.partitions[number] = Partition(engine, number, layout.name, checkpoint)
     engine.wal.next_batch = found.layout.next_batch
-    files = engine.context.files
+    files, ends, last = engine.context.files, [], None
     replay = replay_wal(files, engine.context.disk, found.layout)
-    last_batch = range(0)
     while (each := await in_thread(lambda: next(replay, None))) is not None:
-        wal, batches, next_batch = each
-        for batch in batches:
+        for batch in each.batches:
             for section in batch.sections:
                 partition = engine.partitions.get(section.partition)
                 if partition is not None:
-                    partition.replay(wal.number, section, wal.path)
-        ends = [HEAD_BYTES, *(batch.end for batch in batches)]
-        last_batch = range(*ends[-2:]) if batches else range(0)
-        engine.wal.next_batch = next_batch
-        engine.flush_queue.put(wal, next_batch)
+                    partition.replay(each.wal.number, section, each.wal.path)
+        engine.wal.next_batch = each.next_batch
+        engine.flush_queue.put(each.closed)
+        ends.append(each.closed.file_end)
+        last = each
     for partition in engine.partitions.values():
         partition.recovered()
-    await in_thread(lambda: make_durable(files, found.layout, last_batch))
+    if found.closed is not None:
+        must_match(found.closed, found.replayed, ends)
+    await in_thread(lambda: _settle(files, found, last))
+
+
+def _settle(files: FileSystem, found: Found, last: ReplayedWal | None) -> None:
+    """In a thread: the first changes, once all is read and nothing is damaged."""
+    remove_clean_close(files)
+    is_closed = found.closed is not None
+    if not is_closed:
+        warn_of_cut(last)
+    keep_doubtful(files, doubts_of(found.replayed, last, is_closed=is_closed))
+    make_durable(files, found.layout, last.last_batch if last else range(0))
 
 
 def _check_name(name: str) -> None:
-    if not name or len(name.encode()) > NAME_BYTES_MAX or not name.isprintable():
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        size = 0
+    if not 0 < size <= NAME_BYTES_MAX or not name.isprintable():
         raise Invalid(
             f"not a valid name of a partition: {name!r}",
             hint=f"A name has 1 to {NAME_BYTES_MAX} bytes, and no control characters.",

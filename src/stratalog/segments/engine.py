@@ -15,13 +15,14 @@ import asyncio
 from stratalog.errors import Closed, NotFound, Unavailable
 from stratalog.runtime import Runtime
 from stratalog.segments.context import DiskContext
+from stratalog.segments.format import CleanClose, FileEnd
 from stratalog.segments.io import FileSystem
 from stratalog.segments.maintenance import Checkpoints, Compactor, FileRemover, WalFlusher
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
 from stratalog.segments.read import OpenSegments, Reader
 from stratalog.segments.stats import Meters
-from stratalog.segments.write_ahead import FlushQueue, Journal, Replayed, Wal, Write
+from stratalog.segments.write_ahead import ClosedWal, FlushQueue, Journal, Replayed, Wal, Write
 
 
 class Engine:
@@ -73,23 +74,36 @@ class Engine:
                     f"the disk has stopped: {error}", hint="Close it and open it again."
                 ) from error
 
-    async def close(self) -> None:
-        """Finish what was begun, then end. What is in the WAL stays there."""
+    async def close(self) -> CleanClose | None:
+        """Finish what was begun, then end. What is in the WAL stays there.
+
+        Gives what the directory is now, if nothing is in doubt.
+        """
         if self._is_closed:
-            return
+            return None
         self._is_closed = True
         await self.wal.drain()
         await self.checkpoints.tasks.end()
         await self.compactor.tasks.end()
         for task in self._loops:
             task.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        ended = await asyncio.gather(*self._loops, return_exceptions=True)
         await self.flusher.close()
-        await self.journal.close()
+        journal = await self.journal.close()
         await self.file_remover.tasks.end()
-        self.wal.close()
+        wals = self.wal.close()
         await self.reader.tasks.end()
         self._open_segments.close()
+        if journal is None or wals is None or not all(map(_is_cancelled, ended)):
+            return None
+        return self._clean_close(journal, wals)
+
+    def _clean_close(self, journal: FileEnd, wals: list[ClosedWal]) -> CleanClose | None:
+        ends = {wal.file.path: wal.file_end for wal in wals}
+        named = [wal.path for wal in self.journal.recorded.wals]
+        if not ends.keys() >= set(named):
+            return None
+        return CleanClose(self.journal.number, journal, tuple(ends[path] for path in named))
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
         for write in writes:
@@ -105,3 +119,7 @@ class Engine:
             partition = self.partitions.get(number)
             if partition is not None:
                 partition.forget_in_flight()
+
+
+def _is_cancelled(ended: object) -> bool:
+    return isinstance(ended, asyncio.CancelledError)

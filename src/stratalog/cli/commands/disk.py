@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DiskDamage,
         DiskReport,
         PartitionReport,
+        RepairReport,
         SegmentReport,
     )
 
@@ -85,6 +86,60 @@ def check_of_disk(directory: Directory, *, reply: Reply) -> None:
     exits.end(is_damaged=not report.clean)
 
 
+@disks.command("repair")
+def repair_of_disk(
+    directory: Directory,
+    *,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Do it, and give up what it says.")
+    ] = False,
+    reply: Reply,
+) -> None:
+    """Say why a data directory cannot be opened, and what opening it would give up.
+
+    Changes nothing without --accept-loss. With it, the directory can be opened
+    again: what is whole stays, and what does not count any more is moved to the
+    folder doubt. If nothing is refused, it removes what openings have kept there.
+    The node must not run. The exit code is 13 if a repair is needed and not done.
+
+    Examples:
+      stratalog disk repair /var/lib/node-1
+      stratalog disk repair /var/lib/node-1 --accept-loss
+      stratalog disk repair data --json | jq '.losses[] | {partition, first}'
+    """
+    from stratalog.segments import repair_disk
+
+    report = reply.run(repair_disk(directory, accept_loss=accept_loss))
+    reply.result(report, lambda report: report.to_dict(), _show_repair)
+    exits.end(is_damaged=bool(report.refused) and not report.done)
+
+
+def _show_repair(report: RepairReport) -> None:
+    output.say(report.path)
+    if not report.refused:
+        output.say("nothing to repair: a node can open it")
+        verb = "removed" if report.done else "--accept-loss removes"
+        _say_paths(report.removed, f"{verb} what was kept aside:")
+        return
+    output.say(f"refused: {report.refused}")
+    verb = "given up" if report.done else "would be given up"
+    output.say(f"{verb}:" if report.losses else f"nothing {verb}")
+    for loss in report.losses:
+        output.say(f"  {loss}")
+    _say_paths(report.moved, f"{'moved' if report.done else '--accept-loss moves'} to doubt/:")
+    output.say("repaired" if report.done else "nothing was changed: add --accept-loss to repair it")
+
+
+def _say_paths(paths: Sequence[str], title: str) -> None:
+    if not paths:
+        return
+    output.say(title)
+    for path in paths[:LEFTOVERS_SHOWN_MAX]:
+        output.say(f"  {path}")
+    if len(paths) > LEFTOVERS_SHOWN_MAX:
+        output.say(f"  and {len(paths) - LEFTOVERS_SHOWN_MAX:,} more")
+
+
 def _show_info(report: DiskReport) -> None:
     output.say(f"{report.path}: disk {report.disk}, format {report.format}")
     waiting = sum(wal.entries for wal in report.wals)
@@ -103,6 +158,10 @@ def _show_info(report: DiskReport) -> None:
             output.say(f"{each.name:<{width}}  {picture(each.segments)}".rstrip())
         output.say(f"segments, old to new; how much of them lives: {_legend()}")
     _say_leftovers(report.leftovers)
+    for doubt in report.doubtful:
+        where = doubt.path if doubt.is_kept else f"{doubt.path} from byte {doubt.position:,} on"
+        what = "kept aside" if doubt.is_kept else "the next opening keeps them aside"
+        output.say(f"{output.count(doubt.bytes, 'doubtful byte')} in {where}: {what}")
 
 
 def _row(each: PartitionReport) -> list[str]:
@@ -199,13 +258,8 @@ def _where(found: DiskDamage) -> str:
 
 
 def _say_leftovers(leftovers: Sequence[str]) -> None:
-    if not leftovers:
-        return
-    output.say(
+    _say_paths(
+        leftovers,
         f"{output.count(len(leftovers), 'file')} that no record names: "
-        "the next opening removes them, unless a node is just making them"
+        "the next opening removes them, unless a node is just making them",
     )
-    for path in leftovers[:LEFTOVERS_SHOWN_MAX]:
-        output.say(f"  {path}")
-    if len(leftovers) > LEFTOVERS_SHOWN_MAX:
-        output.say(f"  and {len(leftovers) - LEFTOVERS_SHOWN_MAX:,} more")

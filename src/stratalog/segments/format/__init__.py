@@ -9,8 +9,17 @@ from stratalog.segments.format.checkpoint_file import (
     read_state,
 )
 from stratalog.segments.format.checksum import crc32
+from stratalog.segments.format.clean_close import (
+    CLOSED,
+    CleanClose,
+    FileEnd,
+    read_clean_close,
+    remove_clean_close,
+    write_clean_close,
+)
 from stratalog.segments.format.data_directory import (
     DISK,
+    DOUBT,
     FOLDERS,
     SUFFIXES,
     Identity,
@@ -29,7 +38,17 @@ from stratalog.segments.format.entries import (
     divided,
     joined,
 )
-from stratalog.segments.format.frame import HEAD_BYTES, Frame, Head, frame_head, frames
+from stratalog.segments.format.frame import (
+    GROWING_MAJOR,
+    HEAD_BYTES,
+    Frame,
+    Head,
+    damaged_before,
+    find_frame,
+    frame_at,
+    frame_head,
+    not_zero,
+)
 from stratalog.segments.format.layout import (
     Checkpointed,
     CheckpointFile,
@@ -67,5 +86,6 @@ from stratalog.segments.format.wal_file import (
     Section,
     batch_parts,
     batches,
+    batches_anywhere,
     wal_path,
 )

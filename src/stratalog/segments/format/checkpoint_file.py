@@ -88,7 +88,7 @@ def read_checkpoint(
         )
     try:
         found = msgspec.json.decode(data, type=_Description)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Corrupt(f"{path} is damaged: {error}", path=path) from None
     live_at = HEAD_BYTES + 8 + size
     state_at = live_at + found.live_bytes

@@ -5,7 +5,9 @@
     magic ``STRATADK`` | major u16 | minor u16 | kind 4 bytes | disk id 16 | nonce 8
     | number u64 | first u64 | zeros 4 | CRC-32 of all this u32
 
-The kind defines ``number`` and ``first``. A newer major is refused, a newer minor is read.
+The kind defines ``number`` and ``first``. A newer major is refused, a newer minor is read. Journals
+and WAL files have a major of their own: with 2 came the size in their first record, and the second
+copy of each record of a journal.
 
 **Frames** follow the head of a file that grows: WAL files and journals.
 
@@ -15,8 +17,7 @@ The kind defines ``number`` and ``first``. A newer major is refused, a newer min
 The body has checksums of its own. A frame is written after the one before it was synced. So there
 are two cases of a frame that does not fit:
 
-1. No complete frame with this nonce and the same or a higher number follows. It is the torn end of
-   a write that was not acknowledged, and is ignored.
+1. No complete frame with this nonce and the same or a higher number follows. It is the end.
 2. One follows. Synced data is damaged, and nothing may be guessed.
 """
 
@@ -30,6 +31,8 @@ from stratalog.errors import Corrupt, Invalid
 from stratalog.segments.format.checksum import crc32
 
 MAJOR, MINOR = 1, 0
+GROWING_MAJOR = 2
+"""Of files that grow: journals and WAL files."""
 HEAD_BYTES = 64
 
 _MAGIC = b"STRATADK"
@@ -37,6 +40,8 @@ _HEAD = struct.Struct("<8sHH4s16s8sQQ4xI")
 _FRAME_MAGIC = b"SLFR"
 _FRAME = struct.Struct("<4sI8sQQI")
 FRAME_BYTES = _FRAME.size
+_MAJORS = {b"JRN1": GROWING_MAJOR, b"WAL1": GROWING_MAJOR}
+_ZEROS = bytes(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +53,19 @@ class Head:
     nonce: bytes
     number: int = 0
     first: int = 0
+    major: int = MAJOR
 
     def to_bytes(self) -> bytes:
         data = _HEAD.pack(
-            _MAGIC, MAJOR, MINOR, self.kind, self.disk, self.nonce, self.number, self.first, 0
+            _MAGIC,
+            self.major,
+            MINOR,
+            self.kind,
+            self.disk,
+            self.nonce,
+            self.number,
+            self.first,
+            0,
         )
         return data[:-4] + crc32(data[:-4]).to_bytes(4, "little")
 
@@ -63,15 +77,16 @@ class Head:
         _, major, _, kind, disk, nonce, number, first, crc = _HEAD.unpack_from(data)
         if crc != crc32(data[: HEAD_BYTES - 4]):
             raise Corrupt(f"the head of {path} is damaged: its checksum does not match", path=path)
-        if major > MAJOR:
+        known = _MAJORS.get(kind, MAJOR)
+        if major > known:
             raise Invalid(
-                f"{path} has format {major}, and this version knows formats up to {MAJOR}",
+                f"{path} has format {major}, and this version knows formats up to {known}",
                 hint="Use a newer version of stratalog.",
                 path=path,
-                expected=MAJOR,
+                expected=known,
                 actual=major,
             )
-        return cls(kind, disk, nonce, number, first)
+        return cls(kind, disk, nonce, number, first, major)
 
     def must_be(self, kind: bytes, disk: bytes, path: str) -> Head:
         """``Corrupt`` if it has another kind or belongs to another data directory."""
@@ -111,34 +126,65 @@ def frames(
     view = memoryview(data)
     position, number = HEAD_BYTES, head.first
     while True:
-        frame = _frame_at(view, position, head.nonce)
+        frame = frame_at(view, position, head.nonce)
         if frame is None or frame.number != number or not is_whole(frame):
             break
         yield frame
         position, number = frame.end, number + 1
-    at = position
-    while (at := data.find(_FRAME_MAGIC, at + 1)) >= 0:
-        later = _frame_at(view, at, head.nonce)
-        if later is not None and later.number >= number:
-            raise Corrupt(
-                f"{path} is damaged at byte {position}: frame {number} is damaged, "
-                f"yet frame {later.number} follows at byte {at}",
-                hint="Keep the file. Restore this node's data from other replicas.",
-                path=path,
-                expected=number,
-                actual=position,
-            )
+    later = find_frame(data, position + 1, head.nonce, number)
+    if later is not None:
+        raise damaged_before(later, path, position, number)
 
 
-def _frame_at(data: memoryview, position: int, nonce: bytes) -> Frame | None:
+def damaged_before(later: Frame, path: str, position: int, number: int) -> Corrupt:
+    """The frame at a position is damaged: it is not the end, since another one follows."""
+    return Corrupt(
+        f"{path} is damaged at byte {position}: frame {number} is damaged, "
+        f"yet frame {later.number} follows at byte {later.start}",
+        hint="Keep the file. Restore this node's data from other replicas.",
+        path=path,
+        expected=number,
+        actual=position,
+    )
+
+
+def find_frame(data: bytes, position: int, nonce: bytes | None, number: int) -> Frame | None:
+    """The first frame from a position on with this number or a higher one.
+
+    Without a nonce: of any file.
+    """
+    view = memoryview(data)
+    while (position := data.find(_FRAME_MAGIC, position)) >= 0:
+        frame = frame_at(view, position, nonce)
+        if frame is not None and frame.number >= number:
+            return frame
+        position += 1
+    return None
+
+
+def frame_at(data: memoryview, position: int, nonce: bytes | None) -> Frame | None:
+    """The frame that begins at a position, if one does. Its body is not verified."""
     if position + FRAME_BYTES > len(data):
         return None
     magic, size, found, number, body_bytes, crc = _FRAME.unpack_from(data, position)
     start = position + FRAME_BYTES
-    if magic != _FRAME_MAGIC or found != nonce or start + size + body_bytes > len(data):
+    if magic != _FRAME_MAGIC or (nonce is not None and found != nonce):
+        return None
+    if start + size + body_bytes > len(data):
         return None
     descriptor = data[start : start + size]
     if crc != crc32(descriptor, crc32(data[position : start - 4])):
         return None
     body = data[start + size : start + size + body_bytes]
     return Frame(number, descriptor, body, position, start + size + body_bytes)
+
+
+def not_zero(data: bytes, start: int) -> range:
+    """From the first byte that is not zero to the last one, from a place on. Empty if all are."""
+    first = last = 0
+    for at in range(start, len(data), len(_ZEROS)):
+        chunk = data[at : at + len(_ZEROS)]
+        if chunk != _ZEROS[: len(chunk)]:
+            first = first or at + len(chunk) - len(chunk.lstrip(b"\0"))
+            last = at + len(chunk.rstrip(b"\0"))
+    return range(first, last)

@@ -118,11 +118,13 @@ class PartitionLayout(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, files=tuple(files))
 
 
-class WalFile(msgspec.Struct, frozen=True):
+class WalFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A WAL file that is not yet in segments."""
 
     number: int
     path: str
+    size: int = 0
+    """It has at least so many bytes from the start. 0: format 1, which did not say."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -143,7 +145,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of the segments and checkpoints, by path. A WAL file grows, and has no size here."""
+        """Of the segments and checkpoints, by path. They never change."""
         sizes = {file.path: file.size for each in self.partitions.values() for file in each.files}
         return sizes | {each.path: each.size for each in self.checkpoints.values()}
 
@@ -162,10 +164,12 @@ class Layout(msgspec.Struct, frozen=True):
 # The edits. Each is one record of the journal, and happens wholly or not at all.
 
 
-class Whole(msgspec.Struct, frozen=True, tag="whole"):
+class Whole(msgspec.Struct, frozen=True, tag="whole", omit_defaults=True):
     """The whole layout: the first record of a journal."""
 
     layout: Layout
+    size: int = 0
+    """Of the journal, from the start to its end. 0: format 1, where it grew."""
 
     def applied(self, layout: Layout) -> Layout:  # noqa: ARG002 - replaces everything
         return self.layout

@@ -2,6 +2,7 @@
 
 Persisted: keep stable. The head's kind is ``WAL1``, its ``number`` the file's, its ``first`` the
 number of the first batch in it. Batches are numbered over all files of a node, without a gap.
+A file has its full size before its first batch; the record that names it says which.
 
     descriptor    one section for each write, then the heads of all entries
                   section: partition u32 | entries u32 | previous index u64
@@ -18,6 +19,7 @@ the ``first`` of a file says from which batch on the file before it does not cou
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +28,14 @@ import numpy as np
 
 from stratalog.errors import Corrupt
 from stratalog.segments.format.entries import HEAD, NO_ENTRIES, Entries, Payload, cut
-from stratalog.segments.format.frame import Frame, Head, frame_head, frames
+from stratalog.segments.format.frame import (
+    HEAD_BYTES,
+    Frame,
+    Head,
+    find_frame,
+    frame_head,
+    frames,
+)
 
 WAL_KIND = b"WAL1"
 
@@ -86,6 +95,16 @@ def batches(data: bytes, head: Head, path: str) -> Iterator[Batch]:
 
     for _ in frames(data, head, path, is_whole):
         yield decoded.pop()
+
+
+def batches_anywhere(data: bytes, path: str) -> Iterator[Batch]:
+    """Whole batches wherever they are, of whatever file they were."""
+    position = HEAD_BYTES
+    while (frame := find_frame(data, position, None, 0)) is not None:
+        position = frame.start + 1
+        with contextlib.suppress(Corrupt):
+            yield _batch(frame, path)
+            position = frame.end
 
 
 def _batch(frame: Frame, path: str) -> Batch:

@@ -20,23 +20,20 @@ from stratalog.ordered import gather_bounded
 from stratalog.segments.format import (
     DISK,
     HEAD_BYTES,
-    Batch,
     Checkpoint,
-    Head,
     PartitionLayout,
     SegmentFile,
     SegmentIndex,
-    WalFile,
-    batches,
     crc32,
     damaged,
     live_path,
 )
+from stratalog.segments.inspect.check_wal import WalCheck
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
-from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapshot, take_snapshot
-from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
-from stratalog.segments.io import File, in_thread, opened, read_file, typed_errors
-from stratalog.segments.recover import size_of, wal_head
+from stratalog.segments.inspect.disk_snapshot import DiskSnapshot, Where, name_of, take_snapshot
+from stratalog.segments.inspect.replayed_log import ReplayedLog
+from stratalog.segments.io import File, ReadableFiles, in_thread, opened, read_file, typed_errors
+from stratalog.segments.recover import size_of
 
 Kind = DiskDamageKind
 
@@ -48,60 +45,75 @@ Progress = Callable[[int, int], None]
 
 
 async def check_disk(
-    path: str | os.PathLike[str], *, on_progress: Progress | None = None
+    path: str | os.PathLike[str] | ReadableFiles, *, on_progress: Progress | None = None
 ) -> CheckReport:
     """Verify a data directory and report all damage. ``NotFound`` if it is not one."""
-    with typed_errors("checking the data directory", str(path)):
-        try:
-            seen = await in_thread(lambda: take_snapshot(path))
-        except Corrupt as error:
-            kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
-            only = DiskDamage(kind, error.path or "journal", detail=str(error))
-            return CheckReport(os.fspath(path), (only,), (), (), 0, 0, 0, 0, 0, 0)
-        with contextlib.closing(seen.files):
-            return await _Check(seen, on_progress or (lambda _done, _total: None)).run(path)
+    with typed_errors("checking the data directory", name_of(path)):
+        begun = await in_thread(lambda: begin_check(path))
+        if isinstance(begun, CheckReport):
+            return begun
+        with contextlib.closing(begun.seen.files):
+            return await begun.run(path, on_progress or (lambda _done, _total: None))
 
 
-class _Check:
+def begin_check(path: Where) -> DiskCheck | CheckReport:
+    """A check of what is there now, or its result if nothing else can be read."""
+    try:
+        return DiskCheck(take_snapshot(path))
+    except Corrupt as error:
+        kind = Kind.DISK_UNREADABLE if error.path == DISK else Kind.JOURNAL_UNREADABLE
+        only = DiskDamage(kind, error.path or "journal", detail=str(error))
+        return CheckReport(name_of(path), (only,), (), (), 0, 0, 0, 0, 0, 0)
+
+
+class DiskCheck:
     """The check of one snapshot."""
 
-    def __init__(self, seen: DiskSnapshot, on_progress: Progress) -> None:
-        self._seen = seen
-        self._on_progress = on_progress
+    def __init__(self, seen: DiskSnapshot) -> None:
+        self.seen = self._seen = seen
         self._sizes = seen.layout.sizes
         self._wrong_files: set[str] = set()
         self._damages: list[DiskDamage] = []
         self._entries_read = self._bytes_read = self._gone = 0
         self._lock = threading.Lock()
 
-    async def run(self, path: str | os.PathLike[str]) -> CheckReport:
-        layout = self._seen.layout
-        await in_thread(self._check_files)
-        partitions = layout.partitions.values()
+    async def run(self, path: Where, on_progress: Progress) -> CheckReport:
+        first, *some, last = self.parts()
+
+        async def run(work: Callable[[], None]) -> None:
+            await in_thread(work)
+            on_progress(self._bytes_read, sum(self._sizes.values()))
+
+        await in_thread(first)
+        await gather_bounded(some, run, FILES_AT_ONCE)
+        await in_thread(last)
+        return self.report(path)
+
+    def parts(self) -> list[Callable[[], None]]:
+        """The first one comes before all others, and the last one after them."""
+        partitions = self._seen.layout.partitions.values()
         segments = [
             partial(self._segment, each, file) for each in partitions for file in each.files
         ]
         checkpoints = [partial(self._checkpoint, each) for each in partitions if each.checkpoint]
-        await gather_bounded([*segments, *checkpoints], self._in_thread, FILES_AT_ONCE)
-        await in_thread(self._logs)
+        return [self._check_files, *segments, *checkpoints, self._logs]
+
+    def report(self, path: Where) -> CheckReport:
+        layout = self._seen.layout
         order = list(Kind).index
         self._damages.sort(key=lambda each: (order(each.kind), each.path, each.index or 0))
         return CheckReport(
-            path=os.fspath(path),
+            path=name_of(path),
             damages=tuple(each for each in self._damages if not each.kind.is_remark),
             remarks=tuple(each for each in self._damages if each.kind.is_remark),
             leftovers=self._seen.leftovers,
             partitions=len(layout.partitions),
-            segments=len(segments),
+            segments=sum(len(each.files) for each in layout.partitions.values()),
             wals=len(layout.wals),
             entries=self._entries_read,
             bytes=self._bytes_read,
             gone=self._gone,
         )
-
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        await in_thread(work)
-        self._on_progress(self._bytes_read, sum(self._sizes.values()))
 
     def _read(self, entries: int, size: int) -> None:
         """Count what was verified. Thread-safe."""
@@ -112,21 +124,21 @@ class _Check:
     # Files
 
     def _check_files(self) -> None:
-        """Every named file exists and has its size."""
+        """Every named file exists and has its size, or at least the size that it began with."""
+        wals = {wal.path: wal.size for wal in self._seen.layout.wals}
         for path in sorted(self._seen.layout.paths):
             if path in self._seen.missing:
                 self._damage(DiskDamage(Kind.FILE_MISSING, path))
                 continue
             expected = self._sizes.get(path)
-            if expected is None:
-                continue
+            least = wals[path] if expected is None else expected
             try:
                 actual = size_of(self._seen.files, path)
             except FileNotFoundError:
                 self._is_gone(path)
                 continue
-            if actual != expected:
-                detail = f"it has {actual} bytes instead of {expected}"
+            if actual < least or expected not in (None, actual):
+                detail = f"it has {actual} bytes instead of {least}"
                 self._damage(DiskDamage(Kind.FILE_SIZE, path, detail=detail))
 
     def _damage(self, damage: DiskDamage) -> None:
@@ -229,7 +241,7 @@ class _Check:
             except Corrupt as error:
                 path, detail = error.path or layout.name, str(error)
                 self._damage(DiskDamage(Kind.SEQUENCE_GAP, path, layout.name, detail=detail))
-        self._wals(logs)
+        WalCheck(self._seen, self._wrong_files, self._damage, self._read).run(logs)
         for log in logs.values():
             if (gap := log.gap) is not None:
                 first, count = gap.after + 1, gap.before - gap.after
@@ -239,56 +251,6 @@ class _Check:
                 kind, path = Kind.LIVE_MISSING, log.layout.checkpoint.path
                 count, detail = len(missing), repr(missing)
                 self._damage(DiskDamage(kind, path, log.name, missing.first, count, detail=detail))
-
-    def _wals(self, logs: dict[int, ReplayedLog]) -> None:
-        layout = self._seen.layout
-        wals = sorted(layout.wals, key=lambda wal: wal.number)
-        heads = [self._wal_head(wal) for wal in wals]
-        expected: int | None = layout.next_batch
-        for place, (wal, head) in enumerate(zip(wals, heads, strict=True)):
-            if head is None:
-                expected = None
-                continue
-            if expected is not None and head.first != expected:
-                detail = f"it begins with batch {head.first} instead of {expected}"
-                self._damage(DiskDamage(Kind.WAL_GAP, wal.path, detail=detail))
-            found, is_whole = self._batches(wal, head)
-            following = heads[place + 1] if place + 1 < len(heads) else None
-            if following is not None and found and following.first == found[-1].number:
-                found.pop()  # its sync failed: the next file replaces it
-            replay_batches(logs, wal, found)
-            expected = head.first + len(found) if is_whole else None
-
-    def _wal_head(self, wal: WalFile) -> Head | None:
-        if wal.path in self._wrong_files:
-            return None
-        try:
-            return wal_head(self._seen.files, self._seen.disk, wal)
-        except Corrupt as error:
-            self._damage(DiskDamage(Kind.WAL_UNREADABLE, wal.path, byte=0, detail=str(error)))
-            return None
-
-    def _batches(self, wal: WalFile, head: Head) -> tuple[list[Batch], bool]:
-        """The batches before the first damage, and whether there is none.
-
-        A node may be writing to the file, so apparent damage is read again before it is reported.
-        """
-        files = self._seen.files
-        found: list[Batch] = []
-        error: Corrupt | None = None
-        for _ in range(READS_OF_DAMAGE):
-            found, error = [], None
-            try:
-                found.extend(batches(read_file(files, wal.path), head, wal.path))
-                break
-            except Corrupt as corrupt:
-                error = corrupt
-        entries = sum(len(section.entries) for batch in found for section in batch.sections)
-        self._read(entries, size_of(files, wal.path))
-        if error is not None:
-            byte = error.actual if isinstance(error.actual, int) else None
-            self._damage(DiskDamage(Kind.WAL_DAMAGED, wal.path, byte=byte, detail=str(error)))
-        return found, error is None
 
 
 def _byte_of(index: SegmentIndex, wanted: int) -> int:

@@ -1,7 +1,8 @@
 """The kinds of damage in a data directory, each with its name, its meaning and its remedy.
 
-The names are stable and meant for programs. A *remark* is something that the next opening repairs
-by itself. A directory with nothing but remarks is clean.
+The names are stable and meant for programs. A *remark* is something that refuses nothing: the next
+opening repairs it by itself, ignores it, or keeps it aside. A directory with nothing but remarks is
+clean.
 """
 
 import enum
@@ -12,6 +13,8 @@ _KEEP = "Keep the file. Restore the partition from another replica."
 _PUT_BACK = "Put it back from a copy of this data directory, or restore from other replicas."
 _NODE = "Keep the data directory. Restore this node's data from other replicas."
 _NOTHING = "Nothing: the next opening makes it anew from the checkpoint."
+_REPAIR = "`stratalog disk repair` says what can be saved. Or restore from other replicas."
+_IGNORED = "Nothing: it counts for nothing."
 
 
 class DiskDamageKind(enum.Enum):
@@ -104,6 +107,52 @@ class DiskDamageKind(enum.Enum):
         "Entries that the checkpoint needs are nowhere: the node will not start.",
         _KEEP,
     )
+    RECORD_MISSING = (
+        "record-missing",
+        "The WAL has what no record names, so records are lost: the node will not start.",
+        _REPAIR,
+    )
+    CLOSED_DIFFERS = (
+        "closed-differs",
+        "The directory was closed cleanly, and a file was changed since: the node will not start.",
+        _REPAIR,
+    )
+    WAL_DOUBTFUL = (
+        "wal-doubtful",
+        "The end of the WAL is a batch that a crash tore, or an acknowledged one that is damaged.",
+        "The next opening keeps it aside. Look for its entries in other replicas.",
+        True,
+    )
+    WAL_REST = (
+        "wal-rest",
+        "Behind the last batch of a WAL file are bytes of a write that failed, or damaged ones.",
+        _IGNORED,
+        True,
+    )
+    JOURNAL_DOUBTFUL = (
+        "journal-doubtful",
+        "The last record of a journal of format 1 was torn by a crash, or is damaged.",
+        "The next opening keeps it aside.",
+        True,
+    )
+    JOURNAL_REST = (
+        "journal-rest",
+        "The last record of the journal was torn by a crash, or its second copy is damaged.",
+        _IGNORED,
+        True,
+    )
+    JOURNAL_UNFINISHED = (
+        "journal-unfinished",
+        "A new journal was being begun; the one before counts.",
+        _IGNORED,
+        True,
+    )
+    DOUBT_KEPT = (
+        "doubt-kept",
+        "An opening or a repair has kept these bytes aside.",
+        "Look at them, then remove them with `stratalog disk repair --accept-loss`.",
+        True,
+    )
     LIVE_FILE_UNREADABLE = (
         "live-file-unreadable",
         "The file with the live set alone is missing or damaged. The checkpoint has it too.",
@@ -141,7 +190,7 @@ class CheckReport:
     path: str
     damages: tuple[DiskDamage, ...]
     remarks: tuple[DiskDamage, ...]
-    """Damage that the next opening repairs by itself."""
+    """What the next opening repairs by itself, ignores, or keeps aside."""
     leftovers: tuple[str, ...]
     partitions: int
     segments: int

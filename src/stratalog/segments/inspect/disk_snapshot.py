@@ -9,6 +9,7 @@ stays readable when its name is gone. If a file has already gone, there are two 
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +17,21 @@ from typing import TypeVar
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.segments.format import (
+    CLOSED,
     DISK,
     FOLDERS,
     SUFFIXES,
     Checkpoint,
+    CleanClose,
     Identity,
     Layout,
     live_path,
     read_checkpoint,
+    read_clean_close,
     read_identity,
 )
 from stratalog.segments.io import File, LocalFiles, ReadableFiles, opened
+from stratalog.segments.recover import kept_doubtful
 from stratalog.segments.write_ahead import Replayed, must_exist, replay_journal, replay_more
 
 T = TypeVar("T")
@@ -34,6 +39,8 @@ T = TypeVar("T")
 ATTEMPTS_MAX = 50
 READS_OF_DAMAGE = 3
 """A file may be read while it is written, so damage is reported only after this many reads."""
+PAUSE_S = 0.03
+"""Between two reads of a file that a node may be writing."""
 FILES_HELD_MAX = 256
 
 
@@ -101,6 +108,10 @@ class DiskSnapshot:
     """Named files that do not exist."""
     leftovers: tuple[str, ...]
     """Files that are not named. The next opening removes them, unless a node is making them now."""
+    closed: CleanClose | Corrupt | None
+    """What it was when it was closed cleanly; ``Corrupt`` says why that is unreadable."""
+    kept: tuple[str, ...]
+    """What earlier openings have kept aside."""
 
     @property
     def disk(self) -> bytes:
@@ -112,16 +123,36 @@ class DiskSnapshot:
 
     def is_still_named(self, path: str) -> bool:
         """Whether the current journal names a file."""
+        return path in self.current_layout().paths
+
+    def current_layout(self) -> Layout:
+        """What the journal says now."""
         for _ in range(ATTEMPTS_MAX):
             with contextlib.suppress(FileNotFoundError):
                 replayed = replay_journal(self.files, self.disk)
-                return replayed is None or path in replayed.layout.paths
-        return False
+                return self.layout if replayed is None else replayed.layout
+        return self.layout
+
+    def journal_stays(self, is_clean: Callable[[Replayed], bool]) -> bool:
+        """Whether the journal is not clean, and nobody is writing it."""
+        for _ in range(READS_OF_DAMAGE):
+            if is_clean(self.journal):
+                return False
+            time.sleep(PAUSE_S)
+            with contextlib.suppress(FileNotFoundError, Corrupt):
+                now = replay_journal(self.files, self.disk)
+                if now is None or now.last_record != self.journal.last_record or is_clean(now):
+                    return False
+        return True
 
 
-def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
+Where = str | os.PathLike[str] | ReadableFiles
+"""A data directory: its path, or its files."""
+
+
+def take_snapshot(path: Where) -> DiskSnapshot:
     """``NotFound`` if it is not a data directory, ``Corrupt`` if its journal is unreadable."""
-    files = local_files(path)
+    files = local_files(path) if isinstance(path, str | os.PathLike) else path
 
     def look() -> DiskSnapshot:
         with contextlib.ExitStack() as closing:
@@ -133,7 +164,12 @@ def take_snapshot(path: str | os.PathLike[str]) -> DiskSnapshot:
     return retry_while_changing(look, path)
 
 
-def retry_while_changing(look: Callable[[], T], path: str | os.PathLike[str]) -> T:
+def name_of(path: Where) -> str:
+    """For reports and errors."""
+    return os.fspath(path) if isinstance(path, str | os.PathLike) else repr(path)
+
+
+def retry_while_changing(look: Callable[[], T], path: Where) -> T:
     """Retry while files vanish, or seem damaged because a node is writing them.
 
     Raises ``Corrupt`` when damage was found each time, and ``Unavailable`` after many attempts.
@@ -149,9 +185,9 @@ def retry_while_changing(look: Callable[[], T], path: str | os.PathLike[str]) ->
             if looks == READS_OF_DAMAGE:
                 raise
     raise Unavailable(
-        f"the files in {path} change faster than they can be read",
+        f"the files in {name_of(path)} change faster than they can be read",
         hint="A node is busy there. Retry.",
-        path=str(path),
+        path=name_of(path),
     )
 
 
@@ -168,17 +204,18 @@ def local_files(path: str | os.PathLike[str]) -> LocalFiles:
     return LocalFiles(root)
 
 
-def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot:
+def _look(held: HeldFiles, path: Where) -> DiskSnapshot:
     """``FileNotFoundError`` if the journal has moved on meanwhile."""
     identity = read_identity(held)
     if identity is None:
         raise NotFound(
-            f"{path} is not a data directory: it has no file {DISK}",
+            f"{name_of(path)} is not a data directory: it has no file {DISK}",
             hint="Name the directory in which a node keeps its files. "
             "For an object log, use `stratalog info`.",
-            path=str(path),
+            path=name_of(path),
         )
     disk = bytes.fromhex(identity.disk)
+    closed = _closed(held, disk)
     listed = [f"{folder}/{name}" for folder in FOLDERS for name in held.list(folder)]
     replayed, missing = _held_together(held, must_exist(replay_journal(held, disk)))
     if missing:
@@ -190,7 +227,23 @@ def _look(held: HeldFiles, path: str | os.PathLike[str]) -> DiskSnapshot:
     named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints.values()}
     ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
     leftovers = [each for each in ours if held.exists(each)]
-    return DiskSnapshot(held, identity, replayed, checkpoints, frozenset(missing), tuple(leftovers))
+    return DiskSnapshot(
+        held,
+        identity,
+        replayed,
+        checkpoints,
+        frozenset(missing),
+        tuple(leftovers),
+        closed if held.exists(CLOSED) else None,
+        tuple(kept_doubtful(held)),
+    )
+
+
+def _closed(held: HeldFiles, disk: bytes) -> CleanClose | Corrupt | None:
+    try:
+        return read_clean_close(held, disk)
+    except Corrupt as error:
+        return error
 
 
 def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[str]]:

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
-from stratalog.segments.format import SEGMENT_OVERHEAD_BYTES, SegmentFile, SegmentIndex
+from stratalog.segments.format import (
+    CLOSED,
+    SEGMENT_OVERHEAD_BYTES,
+    FileEnd,
+    SegmentFile,
+    SegmentIndex,
+)
 from stratalog.segments.inspect.disk_snapshot import (
     DiskSnapshot,
+    Where,
+    name_of,
     retry_while_changing,
     take_snapshot,
 )
 from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
-from stratalog.segments.io import in_thread, opened, typed_errors
+from stratalog.segments.io import ReadableFiles, in_thread, opened, typed_errors
 from stratalog.segments.maintenance import needed
-from stratalog.segments.recover import replay_wal, size_of
+from stratalog.segments.recover import ReplayedWal, doubts_of, must_match, replay_wal, size_of
 
 _ASK_CHECK = "`stratalog disk check` names all that is missing or damaged."
 
@@ -88,6 +97,19 @@ class WalReport:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubtReport:
+    """Doubtful bytes: of a batch that a crash tore, or of a damaged one."""
+
+    path: str
+    """The file in which they are."""
+    position: int
+    """Where in the file they begin."""
+    bytes: int
+    is_kept: bool
+    """Whether an opening has kept them aside. If not, the next one does."""
+
+
+@dataclass(frozen=True, slots=True)
 class DiskReport:
     """The content of a data directory."""
 
@@ -98,6 +120,9 @@ class DiskReport:
     wals: tuple[WalReport, ...]
     leftovers: tuple[str, ...]
     """Files that are not named. The next opening removes them, unless a node is making them now."""
+    closed: bool = False
+    """Whether it was closed cleanly, so that nothing in it can be doubtful."""
+    doubtful: tuple[DoubtReport, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """For programs: nothing but what JSON has."""
@@ -111,42 +136,66 @@ class DiskReport:
         return {**asdict(self), "partitions": partitions}
 
 
-async def inspect_disk(path: str | os.PathLike[str]) -> DiskReport:
+async def inspect_disk(path: str | os.PathLike[str] | ReadableFiles) -> DiskReport:
     """Inspect a data directory. ``NotFound`` if it is not one, ``Corrupt`` if it is unreadable.
 
     ``check_disk`` reports all damage.
     """
 
     def inspect() -> DiskReport:
-        with typed_errors("inspecting the data directory", str(path)):
+        with typed_errors("inspecting the data directory", name_of(path)):
             return retry_while_changing(lambda: _inspect(path), path)
 
     return await in_thread(inspect)
 
 
-def _inspect(path: str | os.PathLike[str]) -> DiskReport:
+def _inspect(path: Where) -> DiskReport:
     found = take_snapshot(path)
     with contextlib.closing(found.files):
         _must_be_there(found)
         logs = {number: ReplayedLog(found, number) for number in found.layout.partitions}
-        wals = []
-        for wal, batches, _ in replay_wal(found.files, found.disk, found.layout):
-            entries = replay_batches(logs, wal, batches)
-            size = size_of(found.files, wal.path)
-            wals.append(WalReport(wal.path, size, len(batches), entries))
+        wals, ends, last = [], [], None
+        for each in replay_wal(found.files, found.disk, found.layout):
+            entries = replay_batches(logs, each.wal, each.batches)
+            wals.append(WalReport(each.wal.path, each.size, len(each.batches), entries))
+            ends.append(each.closed.file_end)
+            last = each
         for log in logs.values():
             if log.gap is not None:
                 raise log.gap.error(log.name, _ASK_CHECK)
             log.find_lineage()
+        _must_be_as_closed(found, ends)
         partitions = [_partition_report(found, log) for log in logs.values()]
         return DiskReport(
-            path=os.fspath(path),
+            path=name_of(path),
             disk=found.identity.disk,
             format=found.identity.format,
             partitions=tuple(sorted(partitions, key=lambda each: each.name)),
             wals=tuple(wals),
             leftovers=found.leftovers,
+            closed=found.closed is not None,
+            doubtful=(*_kept(found), *_doubtful(found, last)),
         )
+
+
+def _must_be_as_closed(found: DiskSnapshot, ends: Sequence[FileEnd]) -> None:
+    """``Corrupt`` if it is not, and no node has opened it meanwhile."""
+    if isinstance(found.closed, Corrupt):
+        raise found.closed
+    if found.closed is not None and found.files.exists(CLOSED):
+        must_match(found.closed, found.journal, ends)
+
+
+def _kept(found: DiskSnapshot) -> list[DoubtReport]:
+    return [DoubtReport(path, 0, size_of(found.files, path), is_kept=True) for path in found.kept]
+
+
+def _doubtful(found: DiskSnapshot, last: ReplayedWal | None) -> list[DoubtReport]:
+    return [
+        DoubtReport(doubt.path, doubt.span.start, len(doubt.span), is_kept=False)
+        for doubt in doubts_of(found.journal, last, is_closed=found.closed is not None)
+        if not found.files.exists(doubt.kept_as)
+    ]
 
 
 def _must_be_there(found: DiskSnapshot) -> None:

@@ -64,7 +64,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def allocate(self, size: int) -> None:
-        """Preallocate zeros if the file system can. A hint: nothing is promised."""
+        """Extend the file to this size with zeros, with room on the disk if that is possible."""
 
     def sync(self) -> None:
         """Make the bytes durable, and the size if reading them back needs it."""
@@ -207,6 +207,8 @@ class LocalFile:
             except OSError as error:
                 if error.errno not in _UNKNOWN_CALL:
                     raise
+        if self.size() < size:
+            os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
         if sys.platform == "linux":

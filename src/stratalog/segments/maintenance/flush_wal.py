@@ -114,10 +114,11 @@ class WalFlusher:
                     await queue.wake.wait()
             queue.wake.clear()
             while queue:
-                wal, next_batch = queue.oldest
+                oldest = queue.oldest
+                wal = oldest.file
                 self._tries += 1
                 try:
-                    await self._tasks.run(self._flush(wal, next_batch))
+                    await self._tasks.run(self._flush(wal, oldest.next_batch))
                 except Exception as error:  # noqa: BLE001 - the WAL has all entries: retry
                     queue.failure, self._failed_try = _as_ours(error), self._tries
                     log.warning("%s is not flushed: %s", wal.path, queue.failure)

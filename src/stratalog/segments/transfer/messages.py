@@ -186,7 +186,9 @@ def decode_message(data: bytes) -> Message:
         message = _MESSAGES.decode(description)
         if isinstance(message, Offer):
             _check_offer(message)
-    except (msgspec.DecodeError, Corrupt, Invalid) as error:
+        elif isinstance(message, Has):
+            _check_has(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Corrupt, Invalid) as error:
         raise _damaged(str(error)) from None
     if isinstance(message, Put | StatePart):
         return msgspec.structs.replace(message, body=body)
@@ -210,6 +212,13 @@ def _check_offer(offer: Offer) -> None:
         raise Corrupt(f"a log that ends at {offer.last} has the lineage {steps}")
     if offer.state_bytes < 0 or (not offer.checkpoint and (offer.state_bytes or offer.state_crc)):
         raise Corrupt(f"a state of {offer.state_bytes} bytes at {offer.checkpoint}")
+
+
+def _check_has(has: Has) -> None:
+    """``Corrupt`` if no log fits it."""
+    ends = [has.last, has.indexes.last or 0, has.cut_after or 0]
+    if min(ends) < 0 or max(ends) > INDEX_MAX:
+        raise Corrupt(f"a log that ends at {has.last} and was cut off after {has.cut_after}")
 
 
 def _damaged(why: str) -> Corrupt:

@@ -1,9 +1,16 @@
 """Durability: the WAL for entries, the journal for everything else."""
 
-from stratalog.segments.write_ahead.flush_queue import FlushQueue
+from stratalog.segments.write_ahead.flush_queue import ClosedWal, FlushQueue
 from stratalog.segments.write_ahead.journal import (
     Journal,
+    begin_journal,
+    first_record,
+    remove_other_journals,
+)
+from stratalog.segments.write_ahead.read_journal import (
+    JOURNAL_KIND,
     Replayed,
+    journal_path,
     must_exist,
     replay_journal,
     replay_more,

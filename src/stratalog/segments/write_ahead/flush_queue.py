@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from stratalog.errors import StratalogError
-from stratalog.segments.format import WalFile
+from stratalog.segments.format import FileEnd, WalFile
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWal:
+    """A WAL file to which nothing more is written."""
+
+    file: WalFile
+    next_batch: int
+    """The number of the first batch after it."""
+    size: int
+    end: int
+    """Where its last batch ends."""
+    is_clean: bool = True
+    """Whether only zeros are behind it, durably. If not, it may be longer than ``size``."""
+
+    @property
+    def file_end(self) -> FileEnd:
+        """As it is noted by a clean close."""
+        return FileEnd(self.file.path, self.size, self.end, self.next_batch - 1, self.is_clean)
 
 
 class FlushQueue:
@@ -14,7 +35,7 @@ class FlushQueue:
 
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max
-        self._closed: deque[tuple[WalFile, int]] = deque()
+        self._closed: deque[ClosedWal] = deque()
         self.wake = asyncio.Event()
         """Set when a file arrives, and when a failed flush should be tried again at once."""
         self.failure: StratalogError | None = None
@@ -28,12 +49,15 @@ class FlushQueue:
         return len(self._closed) >= self._files_max
 
     @property
-    def oldest(self) -> tuple[WalFile, int]:
+    def oldest(self) -> ClosedWal:
         return self._closed[0]
 
-    def put(self, wal: WalFile, next_batch: int) -> None:
-        """Add a closed WAL file, with the number of the first batch after it."""
-        self._closed.append((wal, next_batch))
+    def __iter__(self) -> Iterator[ClosedWal]:
+        return iter(self._closed)
+
+    def put(self, wal: ClosedWal) -> None:
+        """Add a closed WAL file."""
+        self._closed.append(wal)
         self.wake.set()
 
     def pop(self) -> None:

@@ -1,17 +1,19 @@
 """The journal: the commit point of everything but entries.
 
 A file counts if the journal names it. Opening a disk deletes files that it does not name; a file
-that it names and that is missing is corruption. Each edit (``layout``) is one frame, synced before
-it is applied.
+that it names and that is missing is corruption. Each edit (``layout``) is one frame, written twice
+and synced twice before it is applied: a second copy proves that the first one was durable.
 
 Persisted: keep stable. The head's kind is ``JRN1``, its ``number`` the file's, its ``first`` the
-number of its first record, which is ``Whole``. Records are numbered over all journals of a disk.
+number of its first record, which is ``Whole`` and has the size of the file. Records are numbered
+over all journals of a disk. ``read_journal`` says which of them count.
 
-A journal that has grown is rewritten to a new file. At opening, the journal whose *last* record has
-the highest number counts. It follows:
+A journal has its full size from the start, since a file that is shorter was cut. When it is full,
+it is rewritten to a new file, which is used only when the old one is gone, durably. At opening, the
+journal whose *last* record has the highest number counts. It follows:
 
 1. A new journal that could not be finished, or whose name was lost, does no harm: the old one goes
-   on with higher numbers.
+   on with higher numbers, after the new one is gone.
 2. A record in doubt is settled by a new journal that leaves it out and has a higher number.
 """
 
@@ -19,51 +21,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
-from stratalog.errors import Closed, Corrupt, StratalogError, Unknown
+from stratalog.errors import Closed, StratalogError, Unknown
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
+    GROWING_MAJOR,
     HEAD_BYTES,
     Edit,
+    FileEnd,
     Head,
     Layout,
     Whole,
     apply,
-    decode_edit,
     encode_edit,
     frame_head,
-    frames,
     no_longer_named,
 )
-from stratalog.segments.io import (
-    File,
-    ReadableFiles,
-    Tasks,
-    in_sync_thread,
-    opened,
-    read_file,
-    typed,
+from stratalog.segments.io import File, FileSystem, Tasks, in_sync_thread, typed
+from stratalog.segments.write_ahead.read_journal import (
+    JOURNAL_KIND,
+    JOURNAL_SUFFIX,
+    Replayed,
+    journal_path,
 )
 
-KIND = b"JRN1"
-REWRITE_BYTES_MIN = 1 << 20
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """The content of a journal."""
-
-    layout: Layout
-    path: str
-    file_number: int
-    last_record: int
-    end: int = HEAD_BYTES
-    """Where in the file the next record begins."""
+FILE_BYTES_MIN = 1 << 20
+"""The size of a journal, unless its first record needs more."""
+RECORDS_AHEAD = 4
+"""A journal has room for as many copies of its first record, so that it is rarely rewritten."""
+COPIES = 2
+SIZE_BYTES_MAX = 64
+"""More than what the size adds to the first record."""
 
 
 class Journal:
@@ -86,7 +75,7 @@ class Journal:
         self._nonce = b""
         self._last_record = found.last_record if found else 0
         self._position = 0
-        self._base = 0
+        self._size = 0
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
         self._is_closed = False
@@ -146,9 +135,6 @@ class Journal:
             if then is not None:
                 then(edit)
             self._context.remove_files(no_longer_named(before, self.recorded))
-            if self._position > max(REWRITE_BYTES_MIN, 2 * self._base):
-                with contextlib.suppress(StratalogError):
-                    await self._renew()
             return edit
 
     @property
@@ -179,11 +165,22 @@ class Journal:
         named = self.recorded.paths
         self._context.remove_files([path for path in created if path not in named])
 
-    async def close(self) -> None:
-        """Refuse further edits, and wait for those that were begun."""
+    async def close(self) -> FileEnd | None:
+        """Refuse further edits, and wait for those that were begun.
+
+        Gives where the journal ends, unless its last record is in doubt.
+        """
         self._is_closed = True
         await self._tasks.end()
+        if self._file is None:
+            return None
         self._close_file()
+        return FileEnd(self.path, self._size, self._position, self._last_record)
+
+    @property
+    def number(self) -> int:
+        """Of the current file."""
+        return self._file_number
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -191,21 +188,19 @@ class Journal:
             self._file = None
 
     async def _append(self, edit: Edit) -> None:
-        """Write and sync one record. If that fails, a new journal excludes it."""
+        """Write and sync both copies of a record. If that fails, a new journal excludes it."""
+        descriptor = encode_edit(edit)
+        room = COPIES * (len(frame_head(b"", 0, descriptor, 0)) + len(descriptor))
+        if self._position + room > self._size:
+            await self._renew(room)
         file, position = self._file, self._position
         assert file is not None
         number = self._last_record + 1
-        descriptor = encode_edit(edit)
         data = frame_head(self._nonce, number, descriptor, 0) + descriptor
-
-        def write() -> None:
-            file.write_at(position, data)
-            file.sync()
-
         # Used up even if it fails: a later journal begins above it.
         self._last_record = number
         try:
-            await in_sync_thread(write)
+            await in_sync_thread(lambda: _write_copies(file, position, data))
         except OSError as error:
             failure = typed(error, "writing to the journal", self.path)
             self._close_file()
@@ -218,34 +213,35 @@ class Journal:
                     path=failure.path,
                 ) from error
             raise failure from error
-        self._position += len(data)
+        self._position += room
 
-    async def _renew(self) -> None:
-        """Begin the next journal with the whole layout in one record, and remove the old one."""
+    async def _renew(self, room: int = 0) -> None:
+        """Begin the next journal with the whole layout in one record, and remove the old one.
+
+        ``room`` is what the next record needs.
+        """
         number, record = self._file_number + 1, self._last_record + 1
         nonce = bytes.fromhex(self._context.new_nonce())
         path = journal_path(number, nonce.hex())
         # Not ``layout``: batches of the WAL may follow entries that later batches overwrite.
-        descriptor = encode_edit(Whole(self.recorded))
-        head = Head(KIND, self._context.disk, nonce, number, record).to_bytes()
-        data = frame_head(nonce, record, descriptor, 0) + descriptor
+        data, size = first_record(self.recorded, nonce, record, room)
+        head = Head(JOURNAL_KIND, self._context.disk, nonce, number, record, GROWING_MAJOR)
 
         def write(file: File) -> None:
-            # Two syncs: a file whose head was lost has no record either.
-            file.write_at(0, head)
-            file.sync()
-            file.write_at(HEAD_BYTES, data)
-            file.sync()
+            begin_journal(file, head, data, size)
 
         self._file_number, self._last_record = number, record
         # From here on the old journal must not be used: the new one may count, whatever fails.
         self._close_file()
         file = await self._context.begin_file(path, write, "beginning a journal")
-        old, self.path = self.path, path
+        self.path = path
+        try:
+            await in_sync_thread(lambda: remove_other_journals(self._context.files, path))
+        except OSError as error:
+            file.close()
+            raise typed(error, "removing the journal before", path) from error
         self._file, self._nonce = file, nonce
-        self._position = self._base = HEAD_BYTES + len(data)
-        if old:
-            self._context.remove_files([old])
+        self._position, self._size = HEAD_BYTES + COPIES * len(data), size
         self._give_up_unnamed()
 
     def _give_up_unnamed(self) -> None:
@@ -254,60 +250,35 @@ class Journal:
             self._context.remove_files(unnamed)
 
 
-def journal_path(number: int, nonce: str) -> str:
-    return f"journal/{number:012}.{nonce}.journal"
+def first_record(layout: Layout, nonce: bytes, record: int, room: int = 0) -> tuple[bytes, int]:
+    """One copy of the first record of a journal, and the size of the file, which is in it."""
+    expected = len(encode_edit(Whole(layout))) + SIZE_BYTES_MAX
+    least = HEAD_BYTES + COPIES * (expected + len(frame_head(nonce, record, b"", 0))) + room
+    size = max(FILE_BYTES_MIN, RECORDS_AHEAD * expected, least)
+    descriptor = encode_edit(Whole(layout, size))
+    return frame_head(nonce, record, descriptor, 0) + descriptor, size
 
 
-def replay_journal(files: ReadableFiles, disk: bytes) -> Replayed | None:
-    """The journal with the highest record; ``None`` if there is none yet.
-
-    A journal whose first record is incomplete was never used. ``Corrupt`` if a record in the
-    middle is damaged.
-    """
-    newest: Replayed | None = None
-    for name in files.list("journal"):
-        found = _replay_one(files, disk, f"journal/{name}")
-        if found is not None and (newest is None or found.last_record >= newest.last_record):
-            newest = found
-    return newest
+def begin_journal(file: File, head: Head, data: bytes, size: int) -> None:
+    """Write a new journal. Its head and its size are durable before its first record is there."""
+    file.write_at(0, head.to_bytes())
+    file.allocate(size)
+    file.sync()
+    _write_copies(file, HEAD_BYTES, data)
 
 
-def must_exist(replayed: Replayed | None) -> Replayed:
-    """``Corrupt`` if no journal was found."""
-    if replayed is None:
-        raise Corrupt(
-            "the data directory has no journal",
-            hint="Put it back. Without it nobody knows which files count.",
-            path="journal",
-        )
-    return replayed
+def _write_copies(file: File, position: int, data: bytes) -> None:
+    for copy in range(COPIES):
+        file.write_at(position + copy * len(data), data)
+        file.sync()
 
 
-def _replay_one(files: ReadableFiles, disk: bytes, path: str) -> Replayed | None:
-    data = read_file(files, path)
-    try:
-        head = Head.from_bytes(data, path).must_be(KIND, disk, path)
-    except Corrupt:
-        if any(data[HEAD_BYTES:]):
-            raise
-        return None
-    found = _continued(Replayed(Layout(), path, head.number, 0), head, data)
-    return found if found.last_record else None
-
-
-def replay_more(files: ReadableFiles, replayed: Replayed) -> Replayed:
-    """The same journal with the records that were added since: for an inspection."""
-    with opened(files, replayed.path) as file:
-        head = Head.from_bytes(file.read_at(0, HEAD_BYTES), replayed.path)
-        data = bytes(HEAD_BYTES) + file.read_at(replayed.end, file.size() - replayed.end)
-    rest = replace(head, first=replayed.last_record + 1)
-    return _continued(replayed, rest, data, replayed.end - HEAD_BYTES)
-
-
-def _continued(before: Replayed, head: Head, data: bytes, left_out: int = 0) -> Replayed:
-    """With the records in ``data``: a file from which so many bytes are left out after its head."""
-    path, layout, last, end = before.path, before.layout, before.last_record, before.end
-    for frame in frames(data, head, path, lambda frame: not len(frame.body)):
-        layout = apply(layout, decode_edit(frame.descriptor, path), path)
-        last, end = frame.number, left_out + frame.end
-    return replace(before, layout=layout, last_record=last, end=end)
+def remove_other_journals(files: FileSystem, kept: str) -> None:
+    """Durably, so that nothing rests on a journal while another one could count in its place."""
+    others = [f"journal/{name}" for name in files.list("journal") if name.endswith(JOURNAL_SUFFIX)]
+    others = [path for path in others if path != kept]
+    for path in others:
+        with contextlib.suppress(FileNotFoundError):
+            files.remove(path)
+    if others:
+        files.sync_folder("journal")

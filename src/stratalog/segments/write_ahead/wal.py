@@ -22,6 +22,7 @@ from stratalog.errors import NotHappened, StratalogError, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
+    GROWING_MAJOR,
     HEAD_BYTES,
     WAL_KIND,
     Head,
@@ -32,7 +33,7 @@ from stratalog.segments.format import (
     wal_path,
 )
 from stratalog.segments.io import File, NotWritten, in_sync_thread, typed
-from stratalog.segments.write_ahead.flush_queue import FlushQueue
+from stratalog.segments.write_ahead.flush_queue import ClosedWal, FlushQueue
 from stratalog.segments.write_ahead.journal import Journal
 from stratalog.segments.write_ahead.wal_back_pressure import BackPressure
 
@@ -55,11 +56,16 @@ class Write:
 
 @dataclass(eq=False, slots=True)
 class _OpenWal:
-    number: int
-    path: str
+    wal: WalFile
     nonce: bytes
     file: File
     position: int = HEAD_BYTES
+    has_failed: bool = False
+    """Whether a write has left bytes behind the position."""
+
+    def closed(self, next_batch: int) -> ClosedWal:
+        size = max(self.wal.size, self.position)
+        return ClosedWal(self.wal, next_batch, size, self.position, not self.has_failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +165,18 @@ class Wal:
         async with self._writing:
             self._close_current()
 
-    def close(self) -> None:
-        """Writes that wait for room are let in, and find the disk closed."""
+    def close(self) -> list[ClosedWal] | None:
+        """Writes that wait for room are let in, and find the disk closed.
+
+        Gives the files that are not flushed, unless a batch is in doubt.
+        """
         self.back_pressure.close()
+        left = list(self._flush_queue)
         if self._current is not None:
+            left.append(self._current.closed(self.next_batch))
             self._current.file.close()
             self._current = None
+        return None if self._is_in_doubt else left
 
     async def _write_all(self) -> None:
         while self._queue:
@@ -192,7 +204,7 @@ class Wal:
             self._batch = []
             if stopped is not None:
                 return stopped
-            loop.call_soon_threadsafe(self._durable, current.number, writes)
+            loop.call_soon_threadsafe(self._durable, current.wal.number, writes)
         return _Stopped()
 
     def _write_one(self, current: _OpenWal, writes: list[Write]) -> _Stopped | None:
@@ -205,8 +217,10 @@ class Wal:
             size = current.file.write_durably(current.position, *parts)
         except NotWritten as failed:
             stopped = _Stopped(writes, failed.error)
+            current.has_failed = True
         except OSError as error:
             stopped = _Stopped(writes, error, may_be_there=True)
+            current.has_failed = True
         else:
             current.position += size
             self.next_batch += 1
@@ -224,7 +238,7 @@ class Wal:
     async def _recover(self, stopped: _Stopped) -> None:
         """Close the file. A batch that may be in it is written again to a new one."""
         assert stopped.error is not None
-        path = self._current.path if self._current else None
+        path = self._current.wal.path if self._current else None
         error: StratalogError = typed(stopped.error, "writing to the WAL", path)
         self._close_current()
         if stopped.may_be_there:
@@ -250,7 +264,7 @@ class Wal:
             self._is_in_doubt = stopped.may_be_there
             self._close_current()
             return False
-        self._durable(current.number, writes)
+        self._durable(current.wal.number, writes)
         return True
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
@@ -288,21 +302,21 @@ class Wal:
         number = self._journal.layout.next_wal
         nonce = bytes.fromhex(self._context.new_nonce())
         path = wal_path(number, nonce.hex())
-        head = Head(WAL_KIND, self._context.disk, nonce, number, self.next_batch)
+        head = Head(WAL_KIND, self._context.disk, nonce, number, self.next_batch, GROWING_MAJOR)
+        wal = WalFile(number, path, max(HEAD_BYTES, self._options.wal_file_bytes))
 
         def write(file: File) -> None:
             file.write_at(0, head.to_bytes())
-            file.allocate(self._options.wal_file_bytes)
+            file.allocate(wal.size)
             file.sync()
 
         file = await self._context.begin_file(path, write, "beginning a WAL file")
         try:
-            wal = WalFile(number, path)
             await self._journal.commit(lambda _: Opened(wal), creates=[path])
         except BaseException:
             file.close()
             raise
-        self._current = _OpenWal(number, path, nonce, file)
+        self._current = _OpenWal(wal, nonce, file)
         self._is_in_doubt = False
 
     def _close_current(self) -> None:
@@ -310,7 +324,7 @@ class Wal:
             return
         closed, self._current = self._current, None
         closed.file.close()
-        self._flush_queue.put(WalFile(closed.number, closed.path), self.next_batch)
+        self._flush_queue.put(closed.closed(self.next_batch))
 
     def _is_full(self, current: _OpenWal) -> bool:
         return current.position >= self._options.wal_file_bytes

@@ -1,0 +1,218 @@
+"""Verifying the ends of what grows: the WAL, the journal, and what ``CLOSED`` says of both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from stratalog.errors import Corrupt
+from stratalog.segments.format import (
+    CLOSED,
+    GROWING_MAJOR,
+    HEAD_BYTES,
+    Batch,
+    CleanClose,
+    FileEnd,
+    Head,
+    WalFile,
+    batches,
+    not_zero,
+)
+from stratalog.segments.inspect import disk_snapshot
+from stratalog.segments.inspect.damage import DiskDamage, DiskDamageKind
+from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapshot
+from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
+from stratalog.segments.io import read_file
+from stratalog.segments.recover import (
+    ReplayedWal,
+    check_partitions,
+    differences,
+    record_missing,
+    unnamed_wals,
+    wal_head,
+)
+
+Kind = DiskDamageKind
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A WAL file as it was read once."""
+
+    found: ReplayedWal
+    error: Corrupt | None
+    rest: bytes
+
+    @property
+    def is_clean(self) -> bool:
+        return self.error is None and not self.rest
+
+
+@dataclass(frozen=True)
+class WalCheck:
+    """The check of one snapshot."""
+
+    seen: DiskSnapshot
+    wrong_files: set[str]
+    """Files that are missing or have another size."""
+    on_damage: Callable[[DiskDamage], None]
+    on_read: Callable[[int, int], None]
+    """Called with a number of entries and of bytes that are verified."""
+
+    def run(self, logs: Mapping[int, ReplayedLog]) -> None:
+        """In a thread. The batches are added to the logs."""
+        ends = self._wals(logs)
+        self._unnamed()
+        self._journal()
+        if ends is not None:
+            self._closed(ends)
+        elif isinstance(self.seen.closed, Corrupt):
+            self._closed([])
+        for path in self.seen.kept:
+            self._found(Kind.DOUBT_KEPT, path)
+
+    def _found(
+        self, kind: DiskDamageKind, path: str, detail: str = "", byte: int | None = None
+    ) -> None:
+        self.on_damage(DiskDamage(kind, path, byte=byte, detail=detail))
+
+    # WAL files
+
+    def _wals(self, logs: Mapping[int, ReplayedLog]) -> list[FileEnd] | None:
+        """Where each ends; nothing if one is damaged."""
+        layout = self.seen.layout
+        wals = sorted(layout.wals, key=lambda wal: wal.number)
+        heads = [self._head(wal) for wal in wals]
+        expected: int | None = layout.next_batch
+        ends: list[FileEnd] = []
+        is_after_gap = False
+        for place, (wal, head) in enumerate(zip(wals, heads, strict=True)):
+            if head is None:
+                expected = None
+                continue
+            if expected is not None and head.first != expected:
+                detail = f"it begins with batch {head.first} instead of {expected}"
+                self._found(Kind.WAL_GAP, wal.path, detail)
+                is_after_gap = True
+            following = heads[place + 1] if place + 1 < len(heads) else None
+            is_last = place + 1 == len(wals)
+            look = self._look(wal, head, following.first if following else None, is_last=is_last)
+            if look.error is not None or not is_after_gap:
+                self._report(look, is_last=is_last)
+            replay_batches(logs, wal, look.found.batches)
+            self._partitions(look.found)
+            ends.append(look.found.closed.file_end)
+            expected = look.found.next_batch if look.error is None else None
+        is_whole = len(ends) == len(wals) and expected is not None and not is_after_gap
+        return ends if is_whole else None
+
+    def _head(self, wal: WalFile) -> Head | None:
+        if wal.path in self.wrong_files:
+            return None
+        try:
+            return wal_head(self.seen.files, self.seen.disk, wal)
+        except Corrupt as error:
+            self._found(Kind.WAL_UNREADABLE, wal.path, str(error), byte=0)
+            return None
+
+    def _look(self, wal: WalFile, head: Head, following: int | None, *, is_last: bool) -> _Look:
+        """The batches before the first damage, and what is behind them.
+
+        A node may be writing to the file, so what seems wrong is read again before it is reported.
+        """
+        look = self._read(wal, head, following)
+        for _ in range(READS_OF_DAMAGE - 1):
+            if look.is_clean or (look.error is None and not is_last):
+                break
+            time.sleep(disk_snapshot.PAUSE_S)
+            again = self._read(wal, head, following)
+            is_changing = (again.found.next_batch, again.rest) != (look.found.next_batch, look.rest)
+            look = again
+            if is_changing and look.error is None:
+                look = replace(look, found=replace(look.found, rest=range(0)), rest=b"")
+        entries = sum(len(each.entries) for batch in look.found.batches for each in batch.sections)
+        self.on_read(entries, look.found.size)
+        return look
+
+    def _read(self, wal: WalFile, head: Head, following: int | None) -> _Look:
+        data = read_file(self.seen.files, wal.path)
+        found: list[Batch] = []
+        error: Corrupt | None = None
+        try:
+            found.extend(batches(data, head, wal.path))
+        except Corrupt as corrupt:
+            error = corrupt
+        if following is not None and found and following == found[-1].number:
+            found.pop()  # its sync failed: the next file replaces it
+        rest = not_zero(data, found[-1].end if found else HEAD_BYTES)
+        replayed = ReplayedWal(wal, found, head.first + len(found), len(data), rest)
+        return _Look(replayed, error, data[rest.start : rest.stop])
+
+    def _report(self, look: _Look, *, is_last: bool) -> None:
+        wal, rest = look.found.wal, look.found.rest
+        if look.error is not None:
+            byte = look.error.actual if isinstance(look.error.actual, int) else None
+            self._found(Kind.WAL_DAMAGED, wal.path, str(look.error), byte)
+        elif self._was_closed_clean(wal):
+            return
+        elif rest:
+            is_doubtful = is_last and not isinstance(self.seen.closed, CleanClose)
+            kind = Kind.WAL_DOUBTFUL if is_doubtful else Kind.WAL_REST
+            self._found(kind, wal.path, f"{len(rest)} bytes", rest.start)
+        elif is_last and look.found.may_be_cut:
+            detail = "it ends with its last batch: more may have been cut off"
+            self._found(Kind.WAL_DOUBTFUL, wal.path, detail, look.found.size)
+
+    def _was_closed_clean(self, wal: WalFile) -> bool:
+        """Then the comparison with what it was reports the rest."""
+        closed = self.seen.closed
+        ends = closed.wals if isinstance(closed, CleanClose) else ()
+        return any(each.path == wal.path and each.is_clean for each in ends)
+
+    def _partitions(self, found: ReplayedWal) -> None:
+        try:
+            check_partitions(found, self.seen.layout)
+        except Corrupt as error:
+            self._found(Kind.RECORD_MISSING, found.wal.path, str(error))
+
+    def _unnamed(self) -> None:
+        """A node may have made them, and named them, since the snapshot."""
+        try:
+            for path in unnamed_wals(self.seen.files, self.seen.layout):
+                if self.seen.files.exists(path) and not self._was_named_since(path):
+                    self._found(Kind.RECORD_MISSING, path, str(record_missing(path)))
+        except FileNotFoundError:
+            self._unnamed()
+
+    def _was_named_since(self, path: str) -> bool:
+        try:
+            take = self.seen.current_layout()
+        except Corrupt:
+            return False
+        return path not in unnamed_wals(self.seen.files, take)
+
+    # The journal, and what it was when it was closed
+
+    def _journal(self) -> None:
+        journal = self.seen.journal
+        if self.seen.journal_stays(lambda now: now.is_clean):
+            is_old = journal.major < GROWING_MAJOR
+            kind = Kind.JOURNAL_DOUBTFUL if is_old else Kind.JOURNAL_REST
+            self._found(kind, journal.path, byte=journal.whole_end)
+        if self.seen.journal_stays(lambda now: not now.unfinished):
+            for path in journal.unfinished:
+                self._found(Kind.JOURNAL_UNFINISHED, path)
+
+    def _closed(self, ends: list[FileEnd]) -> None:
+        closed = self.seen.closed
+        if closed is None or not self.seen.files.exists(CLOSED):
+            return
+        if isinstance(closed, Corrupt):
+            self._found(Kind.CLOSED_DIFFERS, CLOSED, str(closed))
+            return
+        found = list(differences(closed, self.seen.journal, ends))
+        # An opening removes the file before it changes anything.
+        if self.seen.files.exists(CLOSED):
+            for path, why in found:
+                self._found(Kind.CLOSED_DIFFERS, path, why)

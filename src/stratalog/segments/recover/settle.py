@@ -1,0 +1,60 @@
+"""What opening changes once everything was found to be whole."""
+
+import logging
+
+from stratalog.indexset import IndexSet
+from stratalog.segments.format import FOLDERS, SUFFIXES, Layout, live_path
+from stratalog.segments.io import FileSystem, write_file
+from stratalog.segments.recover.find_files import Found, read_live
+
+log = logging.getLogger(__name__)
+
+
+def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
+    """Sync what was replayed, except the journal, whose successor repeats it.
+
+    If the last sync of a killed process failed, the kernel takes the pages of its batch for clean,
+    and another sync would skip them. So the last batch of the last file is first written again over
+    itself, with the same bytes.
+    """
+    files.sync_folder("")
+    for wal in layout.wals:
+        is_last = wal.number == max(each.number for each in layout.wals)
+        file = files.open_again(wal.path) if is_last and last_batch else files.open(wal.path)
+        try:
+            if is_last and last_batch:
+                again = file.read_at(last_batch.start, len(last_batch))
+                file.write_at(last_batch.start, again)
+            file.sync()
+        finally:
+            file.close()
+
+
+def remove_leftovers(files: FileSystem, found: Found, journal: str) -> None:
+    """Remove files that are not named, and rewrite live sets that are missing or damaged.
+
+    ``journal`` is the new one, which has removed its predecessor.
+    """
+    layout = found.layout
+    named = {*layout.paths, found.replayed.path, journal}
+    named.update(live_path(checkpoint.path) for checkpoint in layout.checkpoints.values())
+    for folder in FOLDERS:
+        for name in files.list(folder):
+            path = f"{folder}/{name}"
+            if path in named:
+                continue
+            if path.endswith(SUFFIXES):
+                files.remove(path)
+            else:
+                log.warning("%s is not a file of ours and is left alone", path)
+    for number, checkpoint in layout.checkpoints.items():
+        if read_live(files, checkpoint.path) is None:
+            _rewrite_live(files, checkpoint.path, found.checkpoints[number].live)
+
+
+def _rewrite_live(files: FileSystem, path: str, live: IndexSet) -> None:
+    log.warning("the live set beside %s is rewritten from the checkpoint", path)
+    new = live_path(path) + ".new"
+    write_file(files, new, [live.to_bytes()])
+    files.rename(new, live_path(path))
+    files.sync_folder("ckpt")
