@@ -95,7 +95,9 @@ DAMAGE_PLANTS = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "name"), DAMAGE_PLANTS, ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize(
+    ("plant", "name"), DAMAGE_PLANTS, ids=lambda each: getattr(each, "__name__", each)
+)
 def test_a_flip_or_a_cut_finds_a_planted_bug(plant: Plant, name: str) -> None:
     state = states()[name]
     with tiny(), plant(), pytest.raises((AssertionError, StratalogError)):
