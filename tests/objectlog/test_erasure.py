@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -16,8 +17,8 @@ import stratalog as sl
 from objectlog.crashing import CrashPoint, crash_at_each, run_until_crash, sides_of
 from objectlog.erasures import AT_ONCE, check_erased, erased, written
 from objectlog.trees import LEAF, MadeLog, Shape, drawn_shapes, leaves
-from objectlog.whole_log import check_whole_log, orphans, rows_of, run, sweep
-from objectlog.wrapped_stores import Puts
+from objectlog.whole_log import check_whole_log, orphans, replace_bytes, rows_of, run, sweep
+from objectlog.wrapped_stores import PassingStore, Puts
 from s3_server import S3Server
 from signed_requests import versioned_bucket
 from stratalog import IndexSet, Presence
@@ -28,7 +29,7 @@ from stratalog.objectlog.erasure import delete_copies as copying
 from stratalog.objectlog.erasure.certificate import decode_certificate
 from stratalog.objectlog.holds.upload_guard import UploadGuard
 from stratalog.objectlog.stored.fragment import decode_fragment
-from stratalog.objectlog.stored.manifest import load_manifest
+from stratalog.objectlog.stored.manifest import MANIFEST_PATH, load_manifest
 from stratalog.setsum import EMPTY, Setsum
 from stratalog.store import MemoryStore, Store, StoreLike
 from stratalog.store.protocol import Head
@@ -640,6 +641,76 @@ class TestCrashes:
     def test_at_sampled_operations_on_every_store(self, store_url: str) -> None:
         for index, point in enumerate(Random(store_url[:3]).sample(self.points(), 6)):
             self.crash(f"{store_url}/{index}", point)
+
+
+class LosesTheBlank(PassingStore):
+    """What lies between the upload of a blank and its manifest: something else, once."""
+
+    def __init__(self, inner: Store, meanwhile: Callable[[Store], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._meanwhile: Callable[[Store], Awaitable[object]] | None = meanwhile
+        self._has_blank = False
+
+    async def put_if_absent(self, path: str, data: bytes) -> str:
+        self._has_blank |= path.startswith("log/")
+        return await super().put_if_absent(path, data)
+
+    async def put_if_match(self, path: str, data: bytes, etag: str) -> str:
+        if self._has_blank and path == MANIFEST_PATH and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile(self.inner)
+        return await super().put_if_match(path, data, etag)
+
+
+class TestABlankThatWasNotLinked:
+    """It lies beyond the tail, and is no evidence of a newer manifest."""
+
+    @staticmethod
+    async def killed(store: Store) -> None:
+        raise RuntimeError("killed")
+
+    def test_a_run_that_is_killed_before_it_links_the_blank(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 5, 1)
+            before = await rows_of(store)
+            with pytest.raises(RuntimeError):
+                await erased(LosesTheBlank(store, self.killed), 5)
+            assert (await sl.sweep(store)).ahead.objects == 1
+            (made,) = await sl.finish_erasures(store, options=AT_ONCE)
+            assert made.complete, made.reasons
+            await check_erased(store, before, IndexSet.of([5]))
+            assert (await sl.sweep(store)).ahead.objects == 0
+
+        run(main())
+
+    def test_the_log_is_sealed_before_the_blank_is_linked(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 5, 1)
+            made = await erased(LosesTheBlank(store, lambda inner: sl.Sealer(inner).seal()), 5)
+            assert made.complete, made.reasons
+            assert (await sl.sweep(store)).ahead.objects == 1
+            assert (await erased(store, 3)).complete
+            assert await sl.finish_erasures(store, options=AT_ONCE) == []
+
+        run(main())
+
+    def test_an_older_manifest_that_is_there_on_purpose(self) -> None:
+        async def main() -> None:
+            store = await written(MemoryStore(), 5, 1)
+            older = (await store.get(MANIFEST_PATH)).data
+            async with sl.LogWriter.open(store) as log:
+                await log.append(b"a")
+                await log.append(b"b")
+            await replace_bytes(store, MANIFEST_PATH, older)
+            with pytest.raises(Corrupt, match="older than what lies beside it"):
+                await erased(store, 3)
+            with pytest.raises(Corrupt, match="older than what lies beside it"):
+                await sl.finish_erasures(store, options=AT_ONCE)
+            (made,) = await sl.finish_erasures(store, options=AT_ONCE, older_manifest=True)
+            assert made.complete, made.reasons
+            assert (await erased(store, 5, older_manifest=True)).complete
+
+        run(main())
 
 
 def test_survivors_are_bit_identical() -> None:

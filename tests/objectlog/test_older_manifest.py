@@ -335,6 +335,24 @@ def test_what_other_fragments_tell() -> None:
     assert standing(compacted.format(11) + ".parquet", None, manifest) is Standing.NEWER
 
 
+@pytest.mark.parametrize(
+    ("seq_no", "mark", "expected"),
+    [
+        (10, LinkedMark(9, A, C), Standing.NEWER),  # A has linked 8 at most
+        (10, LinkedMark(9, None, C), Standing.LEFT_OVER),
+        (11, LinkedMark(10, B, C), Standing.AHEAD),
+        (11, LinkedMark(10, A, C), Standing.NEWER),
+        (11, None, Standing.AHEAD),  # a blank of before: it has no mark
+        (12, LinkedMark(11, B, C), Standing.NEWER),
+        (12, None, Standing.NEWER),
+    ],
+)
+def test_what_a_blank_tells(seq_no: int, mark: LinkedMark | None, expected: Standing) -> None:
+    folder = f"log/Bucket={0:016x}/Writer={C}-1"
+    path = f"{folder}/FragmentSeqNo={seq_no:016x}-{seq_no:016x}.parquet"
+    assert standing(path, mark, manifest_of((A, 8), (B, 10), tail=10)) is expected
+
+
 def test_a_table_that_has_dropped_somebody_accuses_nobody() -> None:
     linked = [(f"{number:012x}", number) for number in range(1, LINKED_MAX + 1)]
     manifest = manifest_of(*linked, tail=LINKED_MAX)

@@ -6,7 +6,8 @@ deletes by what the manifest does *not* say first looks for evidence of a newer 
 
     hold        a cursor or a pin beyond the tail
     fragment    an unlinked one that was begun when more was linked than is now (``linked_mark``),
-                or that a compaction made of numbers that are not linked yet
+                or that a compaction made of numbers that are not linked yet; one that spans
+                only the next number may be the blank of an erasure, and counts like a writer's
     gap         a linked object is gone: what took its place is linked by the newer manifest only
 
 An unlinked fragment numbered beyond the tail is no evidence, for a writer that crashed leaves the
@@ -50,9 +51,10 @@ def standing(path: str, mark: LinkedMark | None, manifest: Manifest) -> Standing
     numbers = _NUMBERS.search(path)
     if numbers is None:  # staged: it has no number until it is linked
         return Standing.AHEAD if mark is not None and mark.seq_no == tail else Standing.LEFT_OVER
-    if int(numbers["last"], 16) <= tail:
+    last = int(numbers["last"], 16)
+    if last <= tail:
         return Standing.LEFT_OVER
-    if numbers["first"] is not None:
+    if numbers["first"] is not None and not tail + 1 == last == int(numbers["first"], 16):
         return Standing.NEWER
     if mark is not None and mark.seq_no < tail and _linker(manifest) not in (None, mark.author):
         # Its author meant to link the numbers between, and another has linked one of them.

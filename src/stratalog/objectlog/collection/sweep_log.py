@@ -162,11 +162,18 @@ async def sweep(
 
 
 async def sweep_noting(
-    url: StoreLike, on_left: OnLeft, options: SweepOptions, runtime: Runtime
+    url: StoreLike,
+    on_left: OnLeft,
+    options: SweepOptions,
+    runtime: Runtime,
+    *,
+    older_manifest: bool = False,
 ) -> SweepReport:
     """Sweep; ``on_left`` is called with each fragment that only a pin holds."""
     store = PatientStore(open_store(url), runtime, options.timeout_s)
-    return await _Sweep(store, options, runtime, on_left=on_left).run()
+    return await _Sweep(
+        store, options, runtime, on_left=on_left, older_manifest=older_manifest
+    ).run()
 
 
 @dataclass(eq=False)

@@ -4,23 +4,29 @@ A compaction never rewrites the newest fragment of a log. If a record in it has 
 first gives the log another newest fragment: an entry that spans one offset and holds nothing. It
 reads as a record that was compacted. The tail moves, so an open writer is fenced, as it would be by
 the append of another writer.
+
+A blank that was uploaded and not linked (a crash, a lost race) lies beyond the tail, and its name is
+that of a compacted fragment. So it has the mark of a fragment that a writer began (``linked_mark``),
+and the sweep takes it for what it is.
 """
 
 from stratalog.errors import NotFound, Unknown
 from stratalog.objectlog.stored import (
     MANIFEST_PATH,
-    EncodedFragment,
+    MARK_KEY,
     Fragment,
+    LinkedMark,
     LogPosition,
     Manifest,
     UploadNames,
     decode_manifest,
+    encode_fragment,
     encode_manifest,
     load_manifest,
     sealed,
     writer_label,
 )
-from stratalog.objectlog.tree import Verdict, joined, judge, link
+from stratalog.objectlog.tree import Verdict, judge, link
 from stratalog.runtime import Runtime
 from stratalog.store import Blob, Landed, Patience, Store, put_once, swap
 
@@ -33,11 +39,10 @@ async def append_blank(
     A put that loses against another append is enough: then that is the newest one.
     """
     names, patience = UploadNames(runtime), Patience(runtime, timeout_s)
-    empty = joined([]).encode("none")
     manifest, etag = await load_manifest(store)
     while manifest.newest == after:
         manifest.check_writable()
-        blank = await _uploaded(store, manifest, names, empty, patience, runtime)
+        blank = await _uploaded(store, manifest, names, patience, runtime)
         candidate = link(
             manifest, [blank], names.incarnation, writer_label(writer), runtime.new_id()
         )
@@ -64,7 +69,6 @@ async def _uploaded(
     store: Store,
     manifest: Manifest,
     names: UploadNames,
-    empty: EncodedFragment,
     patience: Patience,
     runtime: Runtime,
 ) -> Fragment:
@@ -72,8 +76,10 @@ async def _uploaded(
     if manifest.seal is not None:
         raise sealed(manifest)
     tail, seq_no = manifest.tail, manifest.next_seq_no
-    path = await put_once(store, lambda: names.compacted(seq_no, seq_no), empty.data, patience)
     time_us = max(runtime.now_us(), tail.timestamp_us)
+    mark = LinkedMark.of(manifest, names.incarnation)
+    empty = encode_fragment(tail.offset, time_us, [], "none", {MARK_KEY: mark.text})
+    path = await put_once(store, lambda: names.compacted(seq_no, seq_no), empty.data, patience)
     entry = Fragment(
         path=path,
         seq_no=seq_no,

@@ -17,11 +17,13 @@ The order matters:
 """
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from stratalog.errors import Conflict, NotFound
 from stratalog.indexset import IndexSet
-from stratalog.objectlog.collection import Collector, OnLeft, SweepReport, sweep_noting
+from stratalog.objectlog.collection import Collector, SweepReport, sweep_noting
 from stratalog.objectlog.compaction import STAGE_NOTE
 from stratalog.objectlog.erasure.find_holders import Holder
 from stratalog.objectlog.holds import StoredUploadGuard, UploadGuardStore
@@ -53,6 +55,8 @@ async def delete_copies(
     wanted: IndexSet,
     options: CompactOptions,
     runtime: Runtime,
+    *,
+    older_manifest: bool = False,
 ) -> Copies:
     """Delete the copies of these records that can be deleted. ``store`` is the patient ``url``."""
     await collector.clear_pins()
@@ -63,7 +67,9 @@ async def delete_copies(
         if wanted.overlaps(fragment.offsets):
             left.append(fragment)
 
-    swept = await _sweep(url, collector, note, options, runtime)
+    limits = SweepOptions(timeout_s=options.timeout_s)
+    sweeping = partial(sweep_noting, url, note, limits, runtime, older_manifest=older_manifest)
+    swept = await _sweep(sweeping, collector, options.attempts_max)
     await collector.clear_pins()
     await _forget_index(store, options, runtime)
     may_have_read = [each for each in listed if each.state == "live" and each.note == STAGE_NOTE]
@@ -83,15 +89,14 @@ async def _forget_index(store: Store, options: CompactOptions, runtime: Runtime)
 
 
 async def _sweep(
-    url: Store, collector: Collector, on_left: OnLeft, options: CompactOptions, runtime: Runtime
+    sweeping: Callable[[], Awaitable[SweepReport]], collector: Collector, attempts_max: int
 ) -> SweepReport:
-    limits = SweepOptions(timeout_s=options.timeout_s)
-    for _ in range(options.attempts_max - 1):
+    for _ in range(attempts_max - 1):
         with contextlib.suppress(Conflict):
-            return await sweep_noting(url, on_left, limits, runtime)
+            return await sweeping()
         with contextlib.suppress(NotFound):  # another collector was faster
             await collector.finish()
-    return await sweep_noting(url, on_left, limits, runtime)
+    return await sweeping()
 
 
 def _holder(stage: StoredUploadGuard) -> Holder:

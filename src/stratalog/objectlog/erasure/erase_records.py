@@ -75,6 +75,7 @@ async def erase(
     offsets: IndexSet,
     *,
     despite_holders: bool = False,
+    older_manifest: bool = False,
     query: str = "",
     note: str = "",
     on_progress: OnProgress | None = None,
@@ -87,9 +88,11 @@ async def erase(
     None if neither the log nor a pin has any of them. ``Conflict`` if pins, forks or the log that
     this one was forked from hold some. With ``despite_holders`` the certificate names these and
     says that the erasure is not complete. Only a hash of ``query`` is kept; ``note`` is kept as it
-    is. Erasures that were cut short are finished first.
+    is. Erasures that were cut short are finished first. ``Corrupt`` if the manifest is older than
+    what lies beside it, as from ``sweep``, unless ``older_manifest`` says that it is there on
+    purpose.
     """
-    eraser = Eraser(url, on_progress, writer, options, runtime)
+    eraser = Eraser(url, on_progress, writer, options, runtime, older_manifest=older_manifest)
     return await eraser.erase(offsets, despite_holders, query, note)
 
 
@@ -118,6 +121,7 @@ async def preview_erasure(
 async def finish_erasures(
     url: StoreLike,
     *,
+    older_manifest: bool = False,
     on_progress: OnProgress | None = None,
     writer: str | None = None,
     options: CompactOptions = DEFAULT_OPTIONS,
@@ -125,9 +129,9 @@ async def finish_erasures(
 ) -> list[Certificate]:
     """Finish the erasures that were cut short, and look again at those that were not complete.
 
-    Gives their certificates as they are now.
+    Gives their certificates as they are now. ``older_manifest`` is that of ``erase``.
     """
-    eraser = Eraser(url, on_progress, writer, options, runtime)
+    eraser = Eraser(url, on_progress, writer, options, runtime, older_manifest=older_manifest)
     return await eraser.finish()
 
 
@@ -141,6 +145,7 @@ class Eraser:
     options: CompactOptions = DEFAULT_OPTIONS
     runtime: Runtime = DEFAULT_RUNTIME
     rewrite: Rewrite | None = None
+    older_manifest: bool = False
 
     def __post_init__(self) -> None:
         self._url = open_store(self.url)
@@ -294,7 +299,13 @@ class Eraser:
 
     async def _delete_copies(self, wanted: IndexSet) -> Copies:
         return await delete_copies(
-            self._url, self._store, self._collector(), wanted, self.options, self.runtime
+            self._url,
+            self._store,
+            self._collector(),
+            wanted,
+            self.options,
+            self.runtime,
+            older_manifest=self.older_manifest,
         )
 
     async def _end(self, begun: Certificate, copies: Copies) -> Certificate:
@@ -345,7 +356,9 @@ class Eraser:
 
     def _collector(self) -> Collector:
         options = CollectorOptions(
-            interval_s=self.options.interval_s, timeout_s=self.options.timeout_s
+            interval_s=self.options.interval_s,
+            timeout_s=self.options.timeout_s,
+            older_manifest=self.older_manifest,
         )
         return Collector(self._url, writer=self._writer, options=options, runtime=self.runtime)
 

@@ -40,6 +40,7 @@ def erase_where(
     where: str,
     *,
     despite_holders: bool = False,
+    older_manifest: bool = False,
     note: str = "",
     on_progress: OnProgress | None = None,
     options: CompactOptions = DEFAULT_OPTIONS,
@@ -47,12 +48,14 @@ def erase_where(
     """Erase the records for which a SQL condition over offset, timestamp and body is true.
 
     None if there are none. ``Conflict`` if others hold some, unless ``despite_holders``: see
-    ``erase``. What is appended after the query has begun is not judged.
+    ``erase``, also for ``older_manifest``. What is appended after the query has begun is not judged.
     """
     place = absolute_url(url)
     offsets = matching(spark, place, where)
     rewrite = rewriting_in_tasks(spark, place, options)
-    eraser = Eraser(place, on_progress, options=options, rewrite=rewrite)
+    eraser = Eraser(
+        place, on_progress, options=options, rewrite=rewrite, older_manifest=older_manifest
+    )
     return loop_thread().run(lambda: eraser.erase(offsets, despite_holders, where, note))
 
 

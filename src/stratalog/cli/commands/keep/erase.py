@@ -45,6 +45,9 @@ class WhatGoes:
     despite_holders: bool = option(
         "Erase although pins or forks hold such records. They go on to hold them.", default=False
     )
+    older_manifest: bool = option(
+        "Go on although an older manifest was put back: on purpose.", default=False
+    )
     dry_run: bool = option(
         "Only say how many records there are, and what holds them.", default=False
     )
@@ -151,7 +154,13 @@ class _Erasure:
         from stratalog.objectlog.erasure import Eraser
 
         with self.reply.progress("erasing", unit="fragments") as advance:
-            eraser = Eraser(self.url, advance, options=self.options, rewrite=rewrite)
+            eraser = Eraser(
+                self.url,
+                advance,
+                options=self.options,
+                rewrite=rewrite,
+                older_manifest=self.what.older_manifest,
+            )
             return loop_thread().run(lambda: work(eraser))
 
 
