@@ -158,11 +158,22 @@ class TestBehaviour15Cursors:
 
         run(main())
 
-    def test_the_largest_offset_is_one(self, store_url: str) -> None:
+    @pytest.mark.parametrize("offset", [4, 5, 2**63 - 1])
+    def test_beyond_the_tail_is_refused_and_leaves_nothing_behind(
+        self, store_url: str, offset: int
+    ) -> None:
         async def main() -> None:
-            cursors = await make(store_url, 1)
-            await cursors.create("c", 2**63 - 1)
-            assert (await cursors.load("c")).offset == 2**63 - 1
+            cursors = await make(store_url, 2)
+            with pytest.raises(Invalid, match="the log ends at 3") as caught:
+                await cursors.create("c", offset)
+            assert (caught.value.expected, caught.value.actual) == (3, offset)
+            assert [row async for row in sl.open_store(store_url).list("cursor/")] == []
+            cursor = await cursors.create("c", 3)
+            with pytest.raises(Invalid, match="the log ends at 3"):
+                await cursor.move(offset)
+            assert (await cursors.load("c")).offset == 3
+            assert (await cursor.move(2)).offset == 2
+            await sl.sweep(store_url)
 
         run(main())
 

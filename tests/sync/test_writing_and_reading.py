@@ -82,6 +82,8 @@ def test_what_is_written_is_read(store_url: str) -> None:
 
 def test_cursors_are_twins_too(store_url: str) -> None:
     sync.create_log(store_url)
+    with sync.LogWriter.open(store_url) as log:
+        log.append_many([b"%d" % number for number in range(30)])
     cursors = sync.CursorStore(store_url, writer="me")
     cursor = cursors.create("compaction", 1)
     assert isinstance(cursor, sync.Cursor)

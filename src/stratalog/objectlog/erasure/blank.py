@@ -5,9 +5,9 @@ first gives the log another newest fragment: an entry that spans one offset and 
 reads as a record that was compacted. The tail moves, so an open writer is fenced, as it would be by
 the append of another writer.
 
-A blank that was uploaded and not linked (a crash, a lost race) lies beyond the tail, and its name is
-that of a compacted fragment. So it has the mark of a fragment that a writer began (``linked_mark``),
-and the sweep takes it for what it is.
+A blank that was uploaded and not linked (a crash, a lost race) lies beyond the tail, and its name
+is that of a compacted fragment. So it has the mark of a fragment that a writer began
+(``linked_mark``), and the sweep takes it for what it is.
 """
 
 from stratalog.errors import NotFound, Unknown

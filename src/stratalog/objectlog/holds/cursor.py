@@ -16,7 +16,7 @@ import contextlib
 from functools import partial
 from typing import ClassVar
 
-from stratalog.errors import Conflict, Trimmed, Unavailable, Unknown
+from stratalog.errors import Conflict, Invalid, Trimmed, Unavailable, Unknown
 from stratalog.objectlog.holds.hold_names import name_in, path_of
 from stratalog.objectlog.pickling import located, sendable
 from stratalog.objectlog.stored import (
@@ -106,7 +106,8 @@ class Cursor:
         return self._stored.writer
 
     async def move(self, offset: int) -> Cursor:
-        """The cursor at another offset. ``Conflict`` if somebody changed it since it was loaded."""
+        """The cursor at another offset. ``Conflict`` if somebody changed it since it was loaded;
+        ``Invalid`` beyond the tail."""
         return await self._cursors._replace(self, offset, deleted=False)
 
     async def delete(self) -> None:
@@ -133,7 +134,8 @@ class CursorStore:
         return again, (sendable(self._url),)
 
     async def create(self, name: str, offset: int) -> Cursor:
-        """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone."""
+        """A new cursor. ``Exists`` if there is one; ``Trimmed`` if its data is already gone;
+        ``Invalid`` beyond the tail."""
         document = self._document(name)
         await self._check_offset(offset)
         version = await document.create(partial(self._next, offset))
@@ -221,6 +223,20 @@ class CursorStore:
         manifest, _ = await load_manifest(self._store)
         manifest.check_writable()
         check_begun(manifest, offset)
+        _check_reached(manifest, offset)
+
+
+def _check_reached(manifest: Manifest, offset: int) -> None:
+    """Refuse an offset beyond the tail: a cursor there shows that an older manifest was put back,
+    and stops the collection and the sweep (``collection.older_manifest``)."""
+    tail = manifest.tail.offset
+    if offset > tail:
+        raise Invalid(
+            f"the log ends at {tail}, and a cursor does not lie beyond: {offset}",
+            hint=f"Give an offset up to {tail}; there it holds all that is appended from now on.",
+            expected=tail,
+            actual=offset,
+        )
 
 
 def _still_held(cursor: Cursor, offset: int) -> int | None:

@@ -48,7 +48,8 @@ def erase_where(
     """Erase the records for which a SQL condition over offset, timestamp and body is true.
 
     None if there are none. ``Conflict`` if others hold some, unless ``despite_holders``: see
-    ``erase``, also for ``older_manifest``. What is appended after the query has begun is not judged.
+    ``erase``, also for ``older_manifest``. What is appended after the query has begun is not
+    judged.
     """
     place = absolute_url(url)
     offsets = matching(spark, place, where)
