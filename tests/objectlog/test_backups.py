@@ -226,6 +226,50 @@ class TestWhatIsRefused:
 
         run(main())
 
+    @pytest.mark.parametrize("folder", ["log/", "snapshot/"])
+    def test_what_was_deleted_at_the_place_is_copied_again(self, folder: str) -> None:
+        async def main() -> None:
+            source, dest, target = await grown(a_store(), 30), a_store(), a_store()
+            await sl.backup(source, dest)
+            paths = [row.path async for row in dest.list(folder)]
+            assert len(paths) > 3
+            await dest.delete_many(paths[:3])
+            assert (await sl.backup(source, dest)).objects == 3
+            await sl.restore(dest, target)
+            assert await check_whole_log(target) == await check_whole_log(source)
+
+        run(main())
+
+    @pytest.mark.parametrize("folder", ["log/", "snapshot/"])
+    def test_what_has_another_size_at_the_place_is_refused(self, folder: str) -> None:
+        async def main() -> None:
+            source, dest = await grown(a_store(), 30), a_store()
+            await sl.backup(source, dest)
+            path, *_ = [row.path async for row in dest.list(folder)]
+            await replace_bytes(dest, path, (await dest.get(path)).data[:-1])
+            with pytest.raises(Corrupt, match="another object") as caught:
+                await sl.backup(source, dest)
+            assert caught.value.path == path
+
+        run(main())
+
+    @pytest.mark.parametrize("folder", ["log/", "snapshot/"])
+    def test_flipped_bits_at_the_place_are_noticed_if_it_is_verified(self, folder: str) -> None:
+        async def main() -> None:
+            source, dest = await grown(a_store(), 30), a_store()
+            await sl.backup(source, dest)
+            assert (await sl.backup(source, dest, verify=True)).objects == 0
+            path, *_ = [row.path async for row in dest.list(folder)]
+            data = bytearray((await dest.get(path)).data)
+            data[len(data) // 3] ^= 1
+            await replace_bytes(dest, path, bytes(data))
+            await sl.backup(source, dest)
+            with pytest.raises(Corrupt, match="another object") as caught:
+                await sl.backup(source, dest, verify=True)
+            assert caught.value.path == path
+
+        run(main())
+
 
 Action = Callable[[Store], Awaitable[object]]
 
@@ -355,6 +399,7 @@ def test_a_second_backup_reads_little() -> None:
         await sl.backup(source, dest)
         counted = CountingStore(source)
         await sl.backup(counted, dest)
-        assert sum(counted.counts.values()) < 30
+        assert sum(counted.counts.values()) < 45
+        assert not [path for path in counted.paths_read if path.startswith("log/")]
 
     run(main())

@@ -69,6 +69,7 @@ async def backup(
     dest: StoreLike,
     *,
     note: str = "",
+    verify: bool = False,
     on_progress: Callable[[BackupProgress], None] | None = None,
     writer: str | None = None,
     options: CopyOptions = DEFAULT_OPTIONS,
@@ -77,10 +78,12 @@ async def backup(
     """Take a backup of a log: all that it has now, verified, at another place.
 
     A place keeps any number of backups of one log and copies each object once. Called again after
-    it was cut short it goes on. ``Conflict`` if the place holds backups of another log; ``Invalid``
-    for a fork, which shares objects with its source.
+    it was cut short it goes on. What earlier backups have copied is looked for by name and size,
+    and what is missing is copied again; with ``verify`` its bytes are read and compared as well,
+    and ``Corrupt`` names what is damaged. ``Conflict`` if the place holds backups of another log;
+    ``Invalid`` for a fork, which shares objects with its source.
     """
-    run = _Backup(url, dest, on_progress, writer_label(writer), options, runtime)
+    run = _Backup(url, dest, on_progress, writer_label(writer), options, runtime, verify=verify)
     return await run.run(check_note(note))
 
 
@@ -93,6 +96,8 @@ class _Backup:
         writer: str,
         options: CopyOptions,
         runtime: Runtime,
+        *,
+        verify: bool,
     ) -> None:
         self._source = PatientStore(open_store(url), runtime, options.timeout_s)
         self._store = open_store(dest)
@@ -103,7 +108,13 @@ class _Backup:
         self._options = options
         self._runtime = runtime
         self._objects = ObjectCopy(
-            self._source, self._dest, options, runtime, on_progress, self._keep_pin
+            self._source,
+            self._dest,
+            options,
+            runtime,
+            on_progress,
+            self._keep_pin,
+            verify=verify,
         )
         check_apart(self._source.url, self._dest.url)
 

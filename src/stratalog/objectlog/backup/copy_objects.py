@@ -1,17 +1,22 @@
 """Copying the objects that a manifest leads to, under the names that they have.
 
-Children are stored before the node that links them. So a node that is there has all below it, and
-the next run passes over it: a run that was cut short loses little, and a second backup copies only
-what is new. Each object is verified against the entry that leads to it before it is stored.
+Each object is verified against the entry that leads to it before it is stored, and children are
+stored before the node that links them. The whole tree is walked each time and compared with a
+listing of the target, also below a node that is there: something may have been deleted at the
+target since. So a run that was cut short loses little, a second backup copies only what is new, and
+what is missing is copied again.
 
-A name is never used for two contents, so what lies under it already is the same object.
+A name is never used for two contents, so what lies under it with the right size is taken for the
+same object. With ``verify`` its bytes are read and compared as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import islice
 
 from stratalog.errors import Corrupt, Invalid
 from stratalog.objectlog.collection import Amount
@@ -30,6 +35,7 @@ from stratalog.store import Patience, Store, put_once
 
 VERIFY_INLINE_BYTES_MAX = 32 * KIB
 BUCKETS_KEPT = 4
+NODES_AHEAD = 16
 
 _BUCKET_CHARS = len("log/Bucket=0123456789abcdef/")
 
@@ -74,6 +80,8 @@ class ObjectCopy:
         runtime: Runtime,
         on_progress: OnProgress | None = None,
         between: BetweenSteps | None = None,
+        *,
+        verify: bool = False,
     ) -> None:
         self._source = source
         self._target = target
@@ -81,7 +89,9 @@ class ObjectCopy:
         self._runtime = runtime
         self._on_progress = on_progress
         self._between = between
-        self._nodes_there: set[str] | None = None
+        self._verify_there = verify
+        self._nodes_there: dict[str, int] | None = None
+        self._nodes_done: set[str] = set()
         self._buckets: dict[str, dict[str, int]] = {}
         self.copied = Amount()
         """What this run has stored, also in attempts that met a change of the source."""
@@ -110,27 +120,43 @@ class ObjectCopy:
     async def _steps(
         self, entries: Sequence[Entry]
     ) -> AsyncGenerator[Fragment | _Node | _Stored, None]:
-        """Fragments and nodes, children before parents. What lies below a node that is there is
-        one step."""
-        assert self._nodes_there is not None
+        """Fragments and nodes, children before parents. What lies below a node that this run is
+        done with, in an attempt that met a change of the source, is one step."""
         stack: list[Entry | _Node] = [*reversed(entries)]
-        while stack:
-            item = stack.pop()
-            if not isinstance(item, SnapshotPointer):
+        loads: dict[str, asyncio.Task[bytes]] = {}
+        try:
+            while stack:
+                item = stack.pop()
+                if isinstance(item, _Node):
+                    yield item
+                    continue
+                _check_own(item)
                 if isinstance(item, Fragment):
-                    _check_own(item)
-                yield item
+                    yield item
+                elif item.path in self._nodes_done:
+                    yield _Stored(item.num_bytes, Amount())
+                else:
+                    self._read_ahead(loads, [item, *islice(reversed(stack), NODES_AHEAD)])
+                    data = await loads.pop(item.path)
+                    stack.append(_Node(item, data))
+                    stack.extend(reversed(_entries_of(item, data)))
+        finally:
+            for load in loads.values():
+                load.cancel()
+            await asyncio.gather(*loads.values(), return_exceptions=True)
+
+    def _read_ahead(
+        self, loads: dict[str, asyncio.Task[bytes]], items: Iterable[Entry | _Node]
+    ) -> None:
+        """Begin to read these nodes of the source."""
+        for item in items:
+            if not isinstance(item, SnapshotPointer):
                 continue
-            _check_own(item)
-            if item.path in self._nodes_there:
-                yield _Stored(item.num_bytes, Amount())
-                continue
-            blob = await self._source.get(item.path)
-            check_bytes(blob.data, item)
-            node = Snapshot.from_json(blob.data, item.path)
-            node.check(item)
-            stack.append(_Node(item, blob.data))
-            stack.extend(reversed(node.entries))
+            if item.base is None and item.path not in self._nodes_done and item.path not in loads:
+                loads[item.path] = asyncio.ensure_future(self._read(item.path))
+
+    async def _read(self, path: str) -> bytes:
+        return (await self._source.get(path)).data
 
     async def _carried_out(self, step: Fragment | _Node | _Stored) -> _Stored:
         if isinstance(step, Fragment):
@@ -144,23 +170,26 @@ class ObjectCopy:
         found = await ahead.take()
         self.copied += found.copied
         if found.node is not None:
-            path = found.node.pointer.path
-            await self._put(path, found.node.data)
-            assert self._nodes_there is not None
-            self._nodes_there.add(path)
+            await self._copy_node(found.node.pointer.path, found.node.data)
         return found.num_bytes
+
+    async def _copy_node(self, path: str, data: bytes) -> None:
+        assert self._nodes_there is not None
+        there = self._nodes_there.get(path)
+        if there is None:
+            await self._put(path, data)
+        else:
+            _check_size(path, data_size=len(data), there=there)
+            if self._verify_there and await self._bytes_there(path) != data:
+                raise _another(path)
+        self._nodes_done.add(path)
 
     async def _copy_fragment(self, fragment: Fragment) -> _Stored:
         there = await self._size_there(fragment.path)
         if there is not None:
-            if there != fragment.num_bytes:
-                raise Corrupt(
-                    f"{fragment.path} at the place of the backup is another object",
-                    path=fragment.path,
-                    expected=fragment.num_bytes,
-                    actual=there,
-                    hint="Take the backup to another place, and check this one.",
-                )
+            _check_size(fragment.path, data_size=fragment.num_bytes, there=there)
+            if self._verify_there:
+                await self._verify_fragment_there(fragment)
             return _Stored(fragment.num_bytes, Amount())
         data = (await self._source.get(fragment.path)).data
         await self._verify(data, fragment)
@@ -169,6 +198,12 @@ class ObjectCopy:
         patience = Patience(self._runtime, self._options.timeout_s)
         await put_once(self._target, lambda: fragment.path, data, patience)
         return _Stored(fragment.num_bytes, Amount(1, len(data)))
+
+    async def _verify_fragment_there(self, fragment: Fragment) -> None:
+        try:
+            await self._verify(await self._bytes_there(fragment.path), fragment)
+        except Corrupt as damage:
+            raise _another(fragment.path) from damage
 
     async def _verify(self, data: bytes, fragment: Fragment) -> None:
         if len(data) != fragment.num_bytes:
@@ -191,10 +226,14 @@ class ObjectCopy:
 
     # What is there
 
-    async def _listed_nodes(self) -> set[str]:
+    async def _listed_nodes(self) -> dict[str, int]:
         if self._target is None:
-            return set()
-        return {row.path async for row in self._target.list("snapshot/")}
+            return {}
+        return {row.path: row.size async for row in self._target.list("snapshot/")}
+
+    async def _bytes_there(self, path: str) -> bytes:
+        assert self._target is not None
+        return (await self._target.get(path)).data
 
     async def _size_there(self, path: str) -> int | None:
         """The size of a fragment at the target, from a listing of its bucket."""
@@ -217,6 +256,29 @@ def _check(data: bytes, fragment: Fragment) -> None:
     """The bytes by their digest, or the records of an entry that has none."""
     if not check_bytes(data, fragment):
         decode_fragment(data, fragment)
+
+
+def _entries_of(pointer: SnapshotPointer, data: bytes) -> Sequence[Entry]:
+    """What a node leads to, once it is known to be the one that is meant."""
+    check_bytes(data, pointer)
+    node = Snapshot.from_json(data, pointer.path)
+    node.check(pointer)
+    return node.entries
+
+
+def _check_size(path: str, *, data_size: int, there: int) -> None:
+    if there != data_size:
+        raise _another(path, data_size, there)
+
+
+def _another(path: str, expected: int | None = None, actual: int | None = None) -> Corrupt:
+    return Corrupt(
+        f"{path} at the place of the backup is another object",
+        path=path,
+        expected=expected,
+        actual=actual,
+        hint="Take the backup to another place, and check this one.",
+    )
 
 
 def _check_own(entry: Entry) -> None:

@@ -26,6 +26,9 @@ def backup(
     url: Url,
     dest: Dest,
     note: str = option("What to remember about it.", default="", metavar="TEXT"),
+    verify: bool = option(
+        "Also read and compare the bytes of what earlier backups have copied.", default=False
+    ),
     *,
     reply: Reply,
 ) -> None:
@@ -33,7 +36,8 @@ def backup(
 
     Writers, collections and compactions may go on meanwhile. A place keeps any
     number of backups of one log, and each object once, so the next one copies
-    only what is new. If the command is interrupted, run it again.
+    only what is new, and what is missing there. The bytes that are there are
+    read again only with `--verify`. If the command is interrupted, run it again.
 
     Examples:
       stratalog backup orders-log s3://bucket/backups/orders
@@ -46,7 +50,7 @@ def backup(
         def on_progress(done: BackupProgress) -> None:
             advance(done.num_bytes, done.num_bytes_total)
 
-        taken = reply.run(take(url, dest, note=note, on_progress=on_progress))
+        taken = reply.run(take(url, dest, note=note, verify=verify, on_progress=on_progress))
     reply.result(taken, _taken_facts, _show_taken)
 
 
