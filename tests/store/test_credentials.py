@@ -27,6 +27,8 @@ SECRET_URLS = (
     f"s3://bucket/log?endpoint=https%3A%2F%2Fuser%3A{SECRET}%40host",
     f"s3://bucket/log?region=x&endpoint=http://{SECRET}@host",
     f"s3://bucket/log?endpoint=user:{SECRET}@host",
+    f"s3://bucket/log?endpoint=http://host/KEY:{SECRET}",
+    f"s3://bucket/log?region=user:{SECRET}@host",
     f"s3://bucket/log?endpoint=https://host/?X-Amz-Signature={SECRET}",
     f"s3://bucket/log?secret_access_key={SECRET}",
     f"s3://bucket/log?AWS_SECRET_ACCESS_KEY={SECRET}",
@@ -46,6 +48,9 @@ PLAIN_URLS = (
     "gs://bucket/x",
     "file:///srv/a@b/log?password=none",
     "memory://name/a@b",
+    "memory://a@b",
+    "s3://bucket/log?endpoint=http://[::1]:8333/path",
+    "s3://bucket/log?endpoint=host:8333/path",
     "/srv/user:name@host/log",
     "relative/log",
 )
@@ -118,6 +123,15 @@ def test_it_is_refused_before_anything_else(place: str, url: str) -> None:
 @pytest.mark.parametrize("url", PLAIN_URLS)
 def test_what_is_no_secret_passes(url: str) -> None:
     check_without_secret(url)
+
+
+def test_an_account_of_azure_is_told_where_it_belongs() -> None:
+    with pytest.raises(Invalid, match="names a container and no account") as caught:
+        open_store("az://container@account/log")
+    assert "az://CONTAINER/PATH" in caught.value.hint
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in caught.value.hint
+    with pytest.raises(Invalid, match="credentials"):
+        open_store(f"az://user:{SECRET}@container/log")
 
 
 @pytest.mark.parametrize(
