@@ -90,5 +90,6 @@ from stratalog.segments.format.wal_file import (
     batch_parts,
     batches,
     batches_anywhere,
+    described_batches,
     wal_path,
 )
