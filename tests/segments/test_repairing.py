@@ -162,13 +162,22 @@ def test_what_is_kept_aside_is_removed_once_a_person_has_looked(tmp_path: Path) 
     assert asyncio.run(repair_disk(tmp_path)).removed == ()
 
 
-def test_a_running_node_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_a_running_node_is_left_alone(tmp_path: Path, accept_loss: bool) -> None:
     async def main() -> None:
         async with await Disk.open(tmp_path, OPTIONS):
-            with pytest.raises(Conflict, match="has this data directory open"):
-                await repair_disk(tmp_path, accept_loss=True)
+            with pytest.raises(Conflict, match="has this data directory open") as refused:
+                await repair_disk(tmp_path, accept_loss=accept_loss)
+            assert "stratalog disk check" in refused.value.hint
 
     asyncio.run(main())
+
+
+def test_a_copy_without_a_lock_is_looked_at_without_making_one(tmp_path: Path) -> None:
+    victim = Victim(tmp_path)
+    victim.remove("LOCK")
+    asyncio.run(repair_disk(tmp_path))
+    assert not (tmp_path / "LOCK").exists()
 
 
 def test_what_is_no_data_directory_is_not_repaired(tmp_path: Path) -> None:
