@@ -206,13 +206,13 @@ class WalCheck:
 
     def _closed(self, ends: list[FileEnd]) -> None:
         closed = self.seen.closed
-        if closed is None or not self.seen.files.exists(CLOSED):
+        if closed is None or not self.seen.is_still_closed:
             return
         if isinstance(closed, Corrupt):
             self._found(Kind.CLOSED_DIFFERS, CLOSED, str(closed))
             return
         found = list(differences(closed, self.seen.journal, ends))
-        # An opening removes the file before it changes anything.
-        if self.seen.files.exists(CLOSED):
+        # An opening removes the file before it changes anything, and closing makes another one.
+        if self.seen.is_still_closed:
             for path, why in found:
                 self._found(Kind.CLOSED_DIFFERS, path, why)
