@@ -170,7 +170,8 @@ def _journal(files: ReadableFiles, disk: bytes) -> Salvaged:
         found = replay_journal(files, disk)
         if found is not None:
             last = found.last_record
-            return Salvaged(found.layout, found.path, found.file_number, last, last, True)
+            is_complete = not found.is_doubtful
+            return Salvaged(found.layout, found.path, found.file_number, last, last, is_complete)
     salvaged = salvage_journals(files)
     if salvaged is None:
         raise Corrupt(
