@@ -198,7 +198,7 @@ class TestRepair:
         told = call("disk", "repair", str(victim.root), code=CORRUPT).stdout
         assert f"refused: {victim.wal} is damaged" in told
         assert "would be given up:" in told
-        assert "'orders', from 62 on" in told
+        assert "'orders', from 61 on" in told
         assert "add --accept-loss" in told
         assert victim.read(victim.wal) == before
 

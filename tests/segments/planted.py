@@ -156,7 +156,7 @@ def found_is_taken_for_durable() -> Iterator[None]:
 @contextmanager
 def closed_stays() -> Iterator[None]:
     """Opening leaves ``CLOSED`` where it is, and changes what it speaks of."""
-    with plant(disk, "remove_clean_close", lambda _files: None):
+    with plant(disk, "set_aside_clean_close", lambda _files: None):
         yield
 
 

@@ -80,10 +80,12 @@ def closed_after(rule: Callable[[FileCall], int | None] | None, *, at_once: bool
     return files
 
 
-def fails(*operations: str, where: str = "") -> Callable[[FileCall], int | None]:
+def fails(
+    *operations: str, where: str = "", error: int = errno.EIO
+) -> Callable[[FileCall], int | None]:
     def rule(call: FileCall) -> int | None:
         hits = call.operation in operations and call.path.startswith(where)
-        return errno.EIO if hits else None
+        return error if hits else None
 
     return rule
 
@@ -126,6 +128,40 @@ def test_an_opening_that_is_refused_leaves_it_there() -> None:
 
     simulate(main, 2)
     assert CLOSED in files.names()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("operation", ["create", "allocate", "write", "sync"])
+def test_an_opening_that_fails_leaves_it_there(operation: str, error: int) -> None:
+    """Also after the power was lost. Then the next one still notices damage to the last batch."""
+    files = closed_after(None, at_once=False)
+    fails_new = fails(operation, where="journal/", error=error)
+
+    async def fail(simulation: Simulation) -> None:
+        files.fail_if(fails_new)
+        with pytest.raises(StratalogError):
+            await Disk.open(files, SMALL, runtime=simulation.runtime)
+        files.fail_if(None)
+
+    simulate(fail, 2)
+    assert CLOSED in files.names()
+    for seed in range(5):
+        survivor = files.after_power_loss(Random(seed))
+        assert CLOSED in survivor.names()
+        (wal,) = [path for path in survivor.names() if path.startswith("wal/")]
+        damaged = survivor.after_kill()
+        damaged.damage(wal, 70, 1)
+
+        async def refused(simulation: Simulation, damaged: SimulatedFiles = damaged) -> None:
+            with pytest.raises(Corrupt):
+                await Disk.open(damaged, SMALL, runtime=simulation.runtime)
+
+        async def opens(simulation: Simulation, survivor: SimulatedFiles = survivor) -> None:
+            async with await Disk.open(survivor, SMALL, runtime=simulation.runtime):
+                assert not {CLOSED, "CLOSED.new"} & set(survivor.names())
+
+        simulate(refused, 3)
+        simulate(opens, 4)
 
 
 def test_an_older_version_refuses_what_this_one_has_opened() -> None:

@@ -18,6 +18,7 @@ from stratalog.errors import Corrupt, StratalogError
 from stratalog.segments.format.data_directory import DOUBT
 from stratalog.segments.inspect.check import begin_check
 from stratalog.segments.inspect.damage import CheckReport, DiskDamageKind
+from stratalog.segments.inspect.info import _inspect
 from stratalog.testing import SimulatedFiles
 
 THOROUGHLY = "STRATALOG_EVERY_BIT" in os.environ
@@ -157,6 +158,36 @@ def test_doubtful_bytes_are_kept_aside(state: State) -> None:
     (kept,) = [path for path in damaged.names() if path.startswith(f"{DOUBT}/")]
     assert kept == f"{DOUBT}/{wals[-1].path.removeprefix('wal/')}.{at}"
     assert content(damaged.after_kill(), kept) == whole[at:].rstrip(b"\0")
+
+
+def test_a_sector_with_both_copies_of_the_last_record_is_doubtful(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An acknowledged record may be in it. One copy alone is not: the other has all of it."""
+    state = states()["empty_partition-crashed"]
+    (path,) = [each for each in state.files.names() if each.startswith("journal/")]
+    data = content(state.copy(), path)
+    second = data.rfind(b"SLFR")
+    first = data.rfind(b"SLFR", 0, second)
+    files = state.copy()
+    files.damage(path, first, b"\xff" * (second + 10 - first))
+    damaged = content(files.after_kill(), path)
+    kinds = {each.kind for each in check_files(files.after_kill()).remarks}
+    assert kinds == {DiskDamageKind.JOURNAL_DOUBTFUL}
+    assert doubtful_spans(files) == [(path, first, False)]
+    assert opened_shows(files) == {}
+    kept = f"{DOUBT}/{path.removeprefix('journal/')}.{first}"
+    assert content(files.after_kill(), kept) == damaged[first:].rstrip(b"\0")
+    assert kept in caplog.text
+    assert doubtful_spans(files) == [(kept, 0, True)]
+    only_second = Damage(path, second + 10, 1).on(state.files)
+    assert doubtful_spans(only_second) == []
+    assert opened_shows(only_second) == state.shown
+
+
+def doubtful_spans(files: SimulatedFiles) -> list[tuple[str, int, bool]]:
+    found = _inspect(files.after_kill()).doubtful
+    return [(each.path, each.position, each.is_kept) for each in found]
 
 
 def test_a_last_wal_file_of_format_1_that_may_have_been_cut_is_remarked_upon(

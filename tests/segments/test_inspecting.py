@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -39,8 +41,10 @@ from stratalog.segments import (
     check_disk,
     inspect_disk,
 )
+from stratalog.segments.format.clean_close import CleanClose
 from stratalog.segments.format.segment_file import SEGMENT_OVERHEAD_BYTES
 from stratalog.segments.inspect import disk_snapshot
+from stratalog.segments.inspect.check import DiskCheck, begin_check
 
 BUSY_NODE = Path(__file__).with_name("busy_node.py")
 
@@ -276,6 +280,38 @@ class TestNothingIsChanged:
         report, check = asyncio.run(beside())
         assert report.partitions[0].live == len(LIVE)
         assert check.clean
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_node_that_opens_and_closes_during_a_look_is_no_damage(
+    victim: Victim, is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the reading of ``CLOSED`` and that of the journal."""
+    if is_closed:
+        victim.close()
+    replay, lives = disk_snapshot.replay_journal, iter([_open, _open])
+
+    def replay_after_a_life(*given: Any) -> Any:
+        for life in lives:
+            asyncio.run(life(victim.root))
+            break
+        return replay(*given)
+
+    monkeypatch.setattr(disk_snapshot, "replay_journal", replay_after_a_life)
+    seen = disk_snapshot.take_snapshot(victim.root)
+    seen.files.close()
+    assert isinstance(seen.closed, CleanClose)
+    assert seen.closed.journal.path == seen.journal.path
+
+
+def test_nor_is_one_that_does_so_after_the_look(victim: Victim) -> None:
+    victim.close()
+    check = begin_check(victim.root)
+    assert isinstance(check, DiskCheck)
+    asyncio.run(_open(victim.root))
+    with contextlib.closing(check.seen.files):
+        report = asyncio.run(check.run(victim.root, lambda *_: None))
+    assert not [each for each in report.damages if each.kind is DiskDamageKind.CLOSED_DIFFERS]
 
 
 async def changed_at_random(path: Path, random: Random) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from segments.damaged_disks import OPTIONS, PLANTERS, Planter, Victim
+from segments.damaged_disks import (
+    OPTIONS,
+    PLANTERS,
+    Planter,
+    Victim,
+    last_batch_after_a_clean_close,
+)
 from segments.power import play
 from segments.states import Shown, State, opened_shows, shown_by, states, tiny
 from segments.test_every_flip import Damage, all_files, cuts, flips
@@ -155,13 +162,22 @@ def test_what_is_kept_aside_is_removed_once_a_person_has_looked(tmp_path: Path) 
     assert asyncio.run(repair_disk(tmp_path)).removed == ()
 
 
-def test_a_running_node_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_a_running_node_is_left_alone(tmp_path: Path, accept_loss: bool) -> None:
     async def main() -> None:
         async with await Disk.open(tmp_path, OPTIONS):
-            with pytest.raises(Conflict, match="has this data directory open"):
-                await repair_disk(tmp_path, accept_loss=True)
+            with pytest.raises(Conflict, match="has this data directory open") as refused:
+                await repair_disk(tmp_path, accept_loss=accept_loss)
+            assert "stratalog disk check" in refused.value.hint
 
     asyncio.run(main())
+
+
+def test_a_copy_without_a_lock_is_looked_at_without_making_one(tmp_path: Path) -> None:
+    victim = Victim(tmp_path)
+    victim.remove("LOCK")
+    asyncio.run(repair_disk(tmp_path))
+    assert not (tmp_path / "LOCK").exists()
 
 
 def test_what_is_no_data_directory_is_not_repaired(tmp_path: Path) -> None:
@@ -177,4 +193,36 @@ def test_a_refusal_says_what_a_repair_would_give_up(tmp_path: Path) -> None:
     with pytest.raises(Corrupt) as refused:
         asyncio.run(shown(tmp_path))
     assert "`stratalog disk repair DIR --accept-loss`" in refused.value.hint
-    assert "'orders', from 62 on" in refused.value.hint
+    assert "'orders', from 61 on" in refused.value.hint
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_after_a_clean_close_it_says_what_the_last_batches_had(tmp_path: Path, size: int) -> None:
+    victim = Victim(tmp_path)
+    victim.close()
+    for place in range(65, 65 - size, -1):
+        victim.write(victim.wal, victim.read(victim.wal).replace(b"order %d" % place, b"order XX"))
+    with pytest.raises(Corrupt) as refused:
+        asyncio.run(shown(tmp_path))
+    assert f"'orders', from {66 - size} on" in refused.value.hint
+    assert "unknown" not in refused.value.hint
+
+
+def test_a_last_batch_that_says_nothing_any_more_is_told_by_its_number(tmp_path: Path) -> None:
+    victim = Victim(tmp_path)
+    last_batch_after_a_clean_close(victim)
+    (loss,) = asyncio.run(repair_disk(tmp_path)).losses
+    assert loss.partition is None
+    assert re.match(r"batches \d+, of unknown partitions: ", str(loss))
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_damaged_head_of_a_wal_file_costs_nothing(tmp_path: Path, is_closed: bool) -> None:
+    victim = Victim(tmp_path)
+    if is_closed:
+        victim.close()
+    victim.flip(victim.wal, 50)
+    report = asyncio.run(repair_disk(tmp_path, accept_loss=True))
+    assert (report.losses, bool(report.refused)) == ((), True)
+    now = asyncio.run(shown(tmp_path))
+    assert now["orders"][0][65] == (2, b"order 65")

@@ -27,7 +27,7 @@ from stratalog.segments.format import (
     Removed,
     prepare_folders,
     read_identity,
-    remove_clean_close,
+    set_aside_clean_close,
     write_clean_close,
     write_identity,
 )
@@ -42,6 +42,7 @@ from stratalog.segments.recover import (
     keep_doubtful,
     make_durable,
     must_match,
+    put_back_closed,
     remove_leftovers,
     replay_wal,
     warn_of_cut,
@@ -227,8 +228,10 @@ async def _open_engine(
             await in_thread(lambda: remove_leftovers(files, found, journal))
         if identity is None:
             await in_thread(lambda: write_identity(files, disk_id))
-    except BaseException:
+    except BaseException as error:
         await engine.close()
+        if found is not None and isinstance(error, Exception):  # else its threads may go on
+            await in_thread(lambda: put_back_closed(files, found))
         raise
     engine.start()
     return engine, disk_id
@@ -261,7 +264,7 @@ async def _recover(engine: Engine, found: Found) -> None:
 
 def _settle(files: FileSystem, found: Found, last: ReplayedWal | None) -> None:
     """In a thread: the first changes, once all is read and nothing is damaged."""
-    remove_clean_close(files)
+    set_aside_clean_close(files)
     is_closed = found.closed is not None
     if not is_closed:
         warn_of_cut(last)

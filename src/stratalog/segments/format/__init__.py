@@ -13,8 +13,11 @@ from stratalog.segments.format.clean_close import (
     CLOSED,
     CleanClose,
     FileEnd,
+    put_back_clean_close,
     read_clean_close,
     remove_clean_close,
+    remove_set_aside,
+    set_aside_clean_close,
     write_clean_close,
 )
 from stratalog.segments.format.data_directory import (
@@ -87,5 +90,6 @@ from stratalog.segments.format.wal_file import (
     batch_parts,
     batches,
     batches_anywhere,
+    described_batches,
     wal_path,
 )

@@ -6,8 +6,8 @@ number of the journal's last record.
     head 64 | description size u32 | CRC-32 of the description u32 | description (JSON)
 
 It is written to another name, synced and renamed, so it is there whole or not at all. Opening
-removes it before it changes anything. While it is there nothing can be torn, so whatever differs
-from it is damage.
+renames it back before it changes anything, and removes it when a new journal counts. While it is
+there nothing can be torn, so whatever differs from it is damage.
 """
 
 import contextlib
@@ -69,15 +69,37 @@ def read_clean_close(files: ReadableFiles, disk: bytes) -> CleanClose | None:
 
 def write_clean_close(files: FileSystem, disk: bytes, found: CleanClose) -> None:
     """The last step of closing."""
-    with contextlib.suppress(FileNotFoundError):
-        files.remove(_NEW)
+    remove_set_aside(files)
     write_file(files, _NEW, [found.to_bytes(disk)])
     files.rename(_NEW, CLOSED)
     files.sync_folder("")
 
 
+def set_aside_clean_close(files: FileSystem) -> None:
+    """The first step of opening, durable before anything else is changed.
+
+    Renaming it takes no room on the disk, so it can be put back on a full one.
+    """
+    remove_set_aside(files)
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(CLOSED, _NEW)
+    files.sync_folder("")
+
+
+def put_back_clean_close(files: FileSystem) -> None:
+    """After an opening that has changed nothing else."""
+    files.rename(_NEW, CLOSED)
+    files.sync_folder("")
+
+
+def remove_set_aside(files: FileSystem) -> None:
+    """It need not be durable: the name means nothing to the next opening."""
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(_NEW)
+
+
 def remove_clean_close(files: FileSystem) -> None:
-    """The first step of opening, durable before anything else is changed."""
+    """Before a repair changes anything, durably."""
     for path in (_NEW, CLOSED):
         with contextlib.suppress(FileNotFoundError):
             files.remove(path)

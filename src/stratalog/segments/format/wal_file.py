@@ -107,14 +107,34 @@ def batches_anywhere(data: bytes, path: str) -> Iterator[Batch]:
             position = frame.end
 
 
+def described_batches(data: bytes, nonce: bytes, position: int, number: int) -> Iterator[Batch]:
+    """What the descriptors say of batches from a place on, whether they are whole or not.
+
+    Their sections have no entries, but ``previous`` says from which index on they were.
+    """
+    while (frame := find_frame(data, position, nonce, number)) is not None:
+        position, number = frame.end, frame.number + 1
+        with contextlib.suppress(Corrupt):
+            table, _ = _table(frame, "")
+            sections = [
+                Section(partition, previous, NO_ENTRIES) for partition, _, previous in table
+            ]
+            yield Batch(frame.number, sections, frame.end)
+
+
+def _table(frame: Frame, path: str) -> tuple[list[tuple[int, int, int]], int]:
+    """Partition, number of entries and ``previous`` of each section, and where the table ends."""
+    descriptor = frame.descriptor
+    table_end = 4 + int.from_bytes(descriptor[:4], "little") * _SECTION.size
+    if len(descriptor) < table_end:
+        raise Corrupt(f"a batch in {path} is cut off", path=path)
+    return list(_SECTION.iter_unpack(descriptor[4:table_end])), table_end
+
+
 def _batch(frame: Frame, path: str) -> Batch:
     """``Corrupt`` if a payload is damaged."""
     descriptor = frame.descriptor
-    count = int.from_bytes(descriptor[:4], "little")
-    table_end = 4 + count * _SECTION.size
-    if len(descriptor) < table_end:
-        raise Corrupt(f"a batch in {path} is cut off", path=path)
-    table = list(_SECTION.iter_unpack(descriptor[4:table_end]))
+    table, table_end = _table(frame, path)
     entry_count = sum(size for _, size, _ in table)
     if len(descriptor) != table_end + entry_count * HEAD.itemsize:
         raise Corrupt(f"a batch in {path} has another size than its sections", path=path)

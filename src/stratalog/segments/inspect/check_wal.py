@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from stratalog.errors import Corrupt
 from stratalog.segments.format import (
     CLOSED,
-    GROWING_MAJOR,
     HEAD_BYTES,
     Batch,
     CleanClose,
@@ -197,8 +196,8 @@ class WalCheck:
     def _journal(self) -> None:
         journal = self.seen.journal
         if self.seen.journal_stays(lambda now: now.is_clean):
-            is_old = journal.major < GROWING_MAJOR
-            kind = Kind.JOURNAL_DOUBTFUL if is_old else Kind.JOURNAL_REST
+            is_doubtful = journal.is_doubtful and not isinstance(self.seen.closed, CleanClose)
+            kind = Kind.JOURNAL_DOUBTFUL if is_doubtful else Kind.JOURNAL_REST
             self._found(kind, journal.path, byte=journal.whole_end)
         if self.seen.journal_stays(lambda now: not now.unfinished):
             for path in journal.unfinished:
@@ -206,13 +205,13 @@ class WalCheck:
 
     def _closed(self, ends: list[FileEnd]) -> None:
         closed = self.seen.closed
-        if closed is None or not self.seen.files.exists(CLOSED):
+        if closed is None or not self.seen.is_still_closed:
             return
         if isinstance(closed, Corrupt):
             self._found(Kind.CLOSED_DIFFERS, CLOSED, str(closed))
             return
         found = list(differences(closed, self.seen.journal, ends))
-        # An opening removes the file before it changes anything.
-        if self.seen.files.exists(CLOSED):
+        # An opening removes the file before it changes anything, and closing makes another one.
+        if self.seen.is_still_closed:
             for path, why in found:
                 self._found(Kind.CLOSED_DIFFERS, path, why)

@@ -131,13 +131,13 @@ class DiskDamageKind(enum.Enum):
     )
     JOURNAL_DOUBTFUL = (
         "journal-doubtful",
-        "The last record of a journal of format 1 was torn by a crash, or is damaged.",
+        "The last record of the journal was torn by a crash, or is damaged, in all of its copies.",
         "The next opening keeps it aside.",
         True,
     )
     JOURNAL_REST = (
         "journal-rest",
-        "The last record of the journal was torn by a crash, or its second copy is damaged.",
+        "The second copy of the journal's last record was torn by a crash, or is damaged.",
         _IGNORED,
         True,
     )

@@ -5,6 +5,9 @@ stays readable when its name is gone. If a file has already gone, there are two 
 
 1. The journal has moved on. It is read again.
 2. It has not. The file is missing.
+
+``CLOSED`` is read first and last. If a node has opened or closed the directory in between, it has
+changed, and all is read again.
 """
 
 import contextlib
@@ -17,7 +20,6 @@ from typing import TypeVar
 
 from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.segments.format import (
-    CLOSED,
     DISK,
     FOLDERS,
     SUFFIXES,
@@ -114,6 +116,14 @@ class DiskSnapshot:
     """What earlier openings have kept aside."""
 
     @property
+    def is_still_closed(self) -> bool:
+        """Whether ``CLOSED`` is what it was: no node has opened the directory since."""
+        try:
+            return _is_same(self.closed, _closed(self.files, self.disk))
+        except FileNotFoundError:
+            return False
+
+    @property
     def disk(self) -> bytes:
         return bytes.fromhex(self.identity.disk)
 
@@ -205,7 +215,7 @@ def local_files(path: str | os.PathLike[str]) -> LocalFiles:
 
 
 def _look(held: HeldFiles, path: Where) -> DiskSnapshot:
-    """``FileNotFoundError`` if the journal has moved on meanwhile."""
+    """``FileNotFoundError`` if the journal has moved on meanwhile, or was opened or closed."""
     identity = read_identity(held)
     if identity is None:
         raise NotFound(
@@ -227,16 +237,19 @@ def _look(held: HeldFiles, path: Where) -> DiskSnapshot:
     named |= {live_path(checkpoint.path) for checkpoint in replayed.layout.checkpoints.values()}
     ours = [each for each in listed if each.endswith(SUFFIXES) and each not in named]
     leftovers = [each for each in ours if held.exists(each)]
-    return DiskSnapshot(
+    seen = DiskSnapshot(
         held,
         identity,
         replayed,
         checkpoints,
         frozenset(missing),
         tuple(leftovers),
-        closed if held.exists(CLOSED) else None,
+        closed,
         tuple(kept_doubtful(held)),
     )
+    if not seen.is_still_closed:
+        raise FileNotFoundError
+    return seen
 
 
 def _closed(held: HeldFiles, disk: bytes) -> CleanClose | Corrupt | None:
@@ -244,6 +257,12 @@ def _closed(held: HeldFiles, disk: bytes) -> CleanClose | Corrupt | None:
         return read_clean_close(held, disk)
     except Corrupt as error:
         return error
+
+
+def _is_same(one: CleanClose | Corrupt | None, other: CleanClose | Corrupt | None) -> bool:
+    if isinstance(one, Corrupt) and isinstance(other, Corrupt):
+        return str(one) == str(other)
+    return one == other
 
 
 def _held_together(held: HeldFiles, replayed: Replayed) -> tuple[Replayed, set[str]]:

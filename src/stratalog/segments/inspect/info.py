@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments.format import (
-    CLOSED,
     SEGMENT_OVERHEAD_BYTES,
     FileEnd,
     SegmentFile,
@@ -182,7 +181,7 @@ def _must_be_as_closed(found: DiskSnapshot, ends: Sequence[FileEnd]) -> None:
     """``Corrupt`` if it is not, and no node has opened it meanwhile."""
     if isinstance(found.closed, Corrupt):
         raise found.closed
-    if found.closed is not None and found.files.exists(CLOSED):
+    if found.closed is not None and found.is_still_closed:
         must_match(found.closed, found.journal, ends)
 
 

@@ -8,11 +8,13 @@
 
 Up to here nothing is changed, and damage refuses to open. Then:
 
-5. ``CLOSED`` is removed. Bytes that may be a torn batch or a damaged one are kept aside.
+5. ``CLOSED`` is set aside. Bytes that may be a torn batch or a damaged one are kept aside.
 6. What was found is made durable, since a killed process may have left it unsynced, and a new
    journal begins.
 7. Files that it does not name were left by a crash and are removed. Not earlier: after a loss of
    power the old journal, which may name them, would count.
+
+If 5 or 6 fails, ``CLOSED`` is put back, unless a new journal is there.
 """
 
 from stratalog.segments.recover.doubt import (
@@ -37,4 +39,4 @@ from stratalog.segments.recover.read_wal import (
     replay_wal,
     wal_head,
 )
-from stratalog.segments.recover.settle import make_durable, remove_leftovers
+from stratalog.segments.recover.settle import make_durable, put_back_closed, remove_leftovers

@@ -1,4 +1,4 @@
-"""Doubtful bytes: a torn batch that nobody was told of, or a damaged one that was acknowledged.
+"""Doubtful bytes: a torn write that nobody was told of, or a damaged one that was acknowledged.
 
 Nothing can tell these apart, so they are kept aside for a person, in ``doubt``, under the name of
 their file and their position in it.
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stratalog.segments.format import DOUBT, GROWING_MAJOR
+from stratalog.segments.format import DOUBT
 from stratalog.segments.io import Buffer, FileSystem, ReadableFiles, opened, write_pieces
 from stratalog.segments.recover.read_wal import ReplayedWal
 from stratalog.segments.write_ahead import Replayed
@@ -38,7 +38,7 @@ def doubts_of(journal: Replayed, last: ReplayedWal | None, *, is_closed: bool) -
     if is_closed:
         return []
     doubts = []
-    if journal.major < GROWING_MAJOR and journal.rest:
+    if journal.is_doubtful:
         doubts.append(Doubt(journal.path, journal.rest))
     if last is not None and last.rest:
         doubts.append(Doubt(last.wal.path, last.rest))

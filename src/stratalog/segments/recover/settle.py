@@ -1,9 +1,18 @@
 """What opening changes once everything was found to be whole."""
 
+import contextlib
 import logging
 
 from stratalog.indexset import IndexSet
-from stratalog.segments.format import FOLDERS, SUFFIXES, Layout, live_path
+from stratalog.segments.format import (
+    CLOSED,
+    FOLDERS,
+    SUFFIXES,
+    Layout,
+    live_path,
+    put_back_clean_close,
+    remove_set_aside,
+)
 from stratalog.segments.io import FileSystem, write_file
 from stratalog.segments.recover.find_files import Found, read_live
 
@@ -30,11 +39,26 @@ def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
             file.close()
 
 
+def put_back_closed(files: FileSystem, found: Found) -> None:
+    """After an opening that failed: it was closed cleanly, if it was before and is as it was.
+
+    What replaced the journal must be gone durably. Otherwise it could come back and count.
+    """
+    journals = {found.replayed.path, *found.replayed.unfinished}
+    with contextlib.suppress(OSError):
+        if found.closed is None or files.exists(CLOSED):
+            return
+        if {f"journal/{name}" for name in files.list("journal")} == journals:
+            files.sync_folder("journal")
+            put_back_clean_close(files)
+
+
 def remove_leftovers(files: FileSystem, found: Found, journal: str) -> None:
     """Remove files that are not named, and rewrite live sets that are missing or damaged.
 
     ``journal`` is the new one, which has removed its predecessor.
     """
+    remove_set_aside(files)
     layout = found.layout
     named = {*layout.paths, found.replayed.path, journal}
     named.update(live_path(checkpoint.path) for checkpoint in layout.checkpoints.values())

@@ -49,6 +49,7 @@ from stratalog.segments.write_ahead import (
     remove_other_journals,
 )
 
+LOCK = "LOCK"
 CHUNK_BYTES = 1 << 20
 
 
@@ -88,13 +89,12 @@ async def repair_disk(
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else repr(path)
 
     def repair() -> RepairReport:
-        with typed_errors("repairing the data directory", name):
-            if not accept_loss:
-                return _report(name, make_plan(files), done=False)
-            with _locked(files):
-                plan = make_plan(files)
+        doing = "repairing the data directory"
+        with typed_errors(doing, name), _locked(files, makes_lock=accept_loss):
+            plan = make_plan(files)
+            if accept_loss:
                 _carry_out(files, plan, runtime)
-                return _report(name, plan, done=True)
+            return _report(name, plan, done=accept_loss)
 
     return await in_thread(repair)
 
@@ -105,13 +105,19 @@ def _report(path: str, plan: Plan, *, done: bool) -> RepairReport:
 
 
 @contextlib.contextmanager
-def _locked(files: FileSystem) -> Iterator[None]:
+def _locked(files: FileSystem, *, makes_lock: bool) -> Iterator[None]:
+    """Beside a node, files that it is writing would seem damaged.
+
+    A directory that has never had a lock is not in use, and need not get one for a look at it.
+    """
     with contextlib.ExitStack() as lock:
         try:
-            lock.enter_context(files.lock("LOCK"))
+            if makes_lock or files.exists(LOCK):
+                lock.enter_context(files.lock(LOCK))
         except BlockingIOError:
             raise Conflict(
-                "another process has this data directory open", hint="Stop it first."
+                "another process has this data directory open",
+                hint="Stop it first. `stratalog disk check` works beside it.",
             ) from None
         yield
 

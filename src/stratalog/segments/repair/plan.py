@@ -17,6 +17,7 @@ from stratalog.segments.format import (
     Batch,
     Checkpoint,
     CheckpointFile,
+    CleanClose,
     Head,
     Layout,
     SegmentFile,
@@ -91,16 +92,18 @@ def make_plan(files: ReadableFiles) -> Plan:
     journal = _journal(files, disk)
     layout = journal.layout
     wal = salvage_wal(files, disk, layout)
-    parts, losses = _partitions(files, disk, layout, wal)
+    unknown = _lost_since_close(files, disk, wal, refused)
+    parts, losses = _partitions(files, disk, layout, wal, refused)
     cut = {
         number: each.cut_at_batch for number, each in parts.items() if each.cut_at_batch is not None
     }
     left = {number: each.layout for number, each in parts.items() if each.layout is not None}
     numbers = [wal.number for wal in layout.wals]
-    is_rewritten = bool(wal.problem or wal.adopted or cut)
+    is_rewritten = bool(wal.problem or wal.adopted or wal.rebuilt or cut)
     batches = tuple(without(batch, cut) for batch in wal.kept) if is_rewritten else None
     if wal.problem:
         losses.append(DiskLoss(f"batches from {wal.next_batch} on: {wal.problem}"))
+    losses += unknown
     if not journal.is_complete and not _is_last_record(files, disk, journal):
         losses.append(DiskLoss(_LOST_RECORDS))
     if not losses and not _is_as_closed(files, disk, journal, wal):
@@ -167,7 +170,8 @@ def _journal(files: ReadableFiles, disk: bytes) -> Salvaged:
         found = replay_journal(files, disk)
         if found is not None:
             last = found.last_record
-            return Salvaged(found.layout, found.path, found.file_number, last, last, True)
+            is_complete = not found.is_doubtful
+            return Salvaged(found.layout, found.path, found.file_number, last, last, is_complete)
     salvaged = salvage_journals(files)
     if salvaged is None:
         raise Corrupt(
@@ -179,7 +183,7 @@ def _journal(files: ReadableFiles, disk: bytes) -> Salvaged:
 
 
 def _partitions(
-    files: ReadableFiles, disk: bytes, layout: Layout, wal: SalvagedWal
+    files: ReadableFiles, disk: bytes, layout: Layout, wal: SalvagedWal, refused: str
 ) -> tuple[dict[int, SalvagedPartition], list[DiskLoss]]:
     parts, losses, lost = {}, [], dict(first_lost(wal.lost))
     for number, partition in layout.partitions.items():
@@ -192,7 +196,7 @@ def _partitions(
         if part.layout is None or part.given_up_from is not None:
             losses.append(DiskLoss(part.why, partition.name, part.given_up_from))
         elif number in lost:
-            losses.append(DiskLoss(wal.problem, partition.name, lost[number]))
+            losses.append(DiskLoss(wal.problem or refused, partition.name, lost[number]))
     unknown = sorted(number for number in lost if number >= layout.next_partition)
     losses += [DiskLoss(f"partition {number}, whose name is lost") for number in unknown]
     return parts, losses
@@ -211,6 +215,33 @@ def _checkpoint(
 
 def _has_size(files: ReadableFiles, named: SegmentFile | CheckpointFile) -> bool:
     return files.exists(named.path) and size_of(files, named.path) == named.size
+
+
+def _lost_since_close(
+    files: ReadableFiles, disk: bytes, wal: SalvagedWal, refused: str
+) -> list[DiskLoss]:
+    """The end of the WAL was acknowledged if a clean close says so: then it is lost, not doubtful.
+
+    Gives the batches of which nobody knows any more what they had.
+    """
+    closed = _closed(files, disk)
+    last = max((each.last for each in closed.wals), default=0) if closed else 0
+    if wal.problem or last < wal.next_batch:
+        return []
+    lost = [batch for batch in wal.doubtful if batch.number <= last]
+    wal.lost += lost
+    known = {batch.number for batch in lost}
+    unknown = [number for number in range(wal.next_batch, last + 1) if number not in known]
+    if not unknown:
+        return []
+    which = f"{unknown[0]} to {unknown[-1]}" if len(unknown) > 1 else str(unknown[0])
+    return [DiskLoss(f"batches {which}, of unknown partitions: {refused}")]
+
+
+def _closed(files: ReadableFiles, disk: bytes) -> CleanClose | None:
+    with contextlib.suppress(Corrupt):
+        return read_clean_close(files, disk)
+    return None
 
 
 def _is_last_record(files: ReadableFiles, disk: bytes, journal: Salvaged) -> bool:

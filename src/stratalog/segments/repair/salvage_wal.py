@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from stratalog.errors import Corrupt
 from stratalog.segments.format import (
+    GROWING_MAJOR,
+    HEAD_BYTES,
     WAL_KIND,
     Batch,
     Head,
@@ -15,6 +17,8 @@ from stratalog.segments.format import (
     WalFile,
     batches,
     batches_anywhere,
+    described_batches,
+    frame_at,
 )
 from stratalog.segments.io import ReadableFiles, read_file
 from stratalog.segments.recover import unnamed_wals
@@ -26,12 +30,16 @@ class SalvagedWal:
 
     kept: list[Batch] = field(default_factory=list)
     lost: list[Batch] = field(default_factory=list)
-    """Batches that are whole and come after one that is not."""
+    """Batches that come after one that is missing, and damaged ones as far as they say of what."""
+    doubtful: Sequence[Batch] = ()
+    """The end of the last file, if nothing proves that it was acknowledged."""
     next_batch: int = 1
     problem: str = ""
     """Why later batches do not count, if there are any."""
     adopted: list[str] = field(default_factory=list)
     """Files that no record names."""
+    rebuilt: list[str] = field(default_factory=list)
+    """Files of which only the head is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,11 @@ class _File:
     found: Sequence[Batch]
     later: Sequence[Batch]
     """Whole batches after damage."""
+    damaged: Sequence[Batch]
+    """Batches behind the last that counts, without their entries."""
     problem: str
+    is_rebuilt: bool = False
+    """Whether its head was damaged, and is known from elsewhere."""
 
 
 def salvage_wal(files: ReadableFiles, disk: bytes, layout: Layout) -> SalvagedWal:
@@ -59,7 +71,7 @@ def salvage_wal(files: ReadableFiles, disk: bytes, layout: Layout) -> SalvagedWa
             following = listed[place + 1].first if place + 1 < len(listed) else None
             _take(result, each, following)
         else:
-            result.lost += [*each.found, *each.later]
+            result.lost += [*each.found, *each.later, *each.damaged]
     return result
 
 
@@ -76,7 +88,7 @@ def _take(result: SalvagedWal, each: _File, following: int | None) -> None:
     elif each.first is None:
         result.problem = each.problem
     if result.problem:
-        result.lost += [*each.found, *each.later]
+        result.lost += [*each.found, *each.later, *each.damaged]
         return
     found = list(each.found)
     if following is not None and found and found[-1].number == following:
@@ -84,18 +96,23 @@ def _take(result: SalvagedWal, each: _File, following: int | None) -> None:
     result.kept += found
     result.next_batch += len(found)
     result.lost += each.later
+    if each.problem:
+        result.lost += each.damaged
+    result.doubtful = () if each.problem else each.damaged
     result.problem = each.problem
+    if each.is_rebuilt:
+        result.rebuilt.append(each.wal.path)
 
 
 def _read(files: ReadableFiles, disk: bytes, wal: WalFile) -> _File:
     try:
         data = read_file(files, wal.path)
     except FileNotFoundError:
-        return _File(wal, None, [], [], f"{wal.path} is missing")
+        return _File(wal, None, [], [], [], f"{wal.path} is missing")
     try:
-        head = Head.from_bytes(data, wal.path).must_be(WAL_KIND, disk, wal.path)
+        head, is_rebuilt = _head(data, disk, wal.path)
     except Corrupt as error:
-        return _File(wal, None, [], list(batches_anywhere(data, wal.path)), str(error))
+        return _File(wal, None, [], list(batches_anywhere(data, wal.path)), [], str(error))
     found: list[Batch] = []
     problem = ""
     try:
@@ -106,7 +123,36 @@ def _read(files: ReadableFiles, disk: bytes, wal: WalFile) -> _File:
         problem = f"{wal.path} has {len(data)} bytes instead of {wal.size}"
     last = found[-1].number if found else 0
     later = [each for each in batches_anywhere(data, wal.path) if each.number > last]
-    return _File(wal, head.first, found, later, problem)
+    end, following = (found[-1].end, last + 1) if found else (HEAD_BYTES, head.first)
+    damaged = list(described_batches(data, head.nonce, end, following))
+    return _File(wal, head.first, found, later, damaged, problem, is_rebuilt)
+
+
+def _head(data: bytes, disk: bytes, path: str) -> tuple[Head, bool]:
+    """The head of a file, and whether it is damaged and was rebuilt.
+
+    The name of the file repeats its number and its nonce, and its first batch where they begin.
+    """
+    try:
+        head = Head.from_bytes(data, path)
+    except Corrupt:
+        rebuilt = _rebuilt_head(data, disk, path)
+        if rebuilt is None:
+            raise
+        return rebuilt, True
+    return head.must_be(WAL_KIND, disk, path), False
+
+
+def _rebuilt_head(data: bytes, disk: bytes, path: str) -> Head | None:
+    number, nonce, *_ = path.rpartition("/")[2].split(".")
+    try:
+        nonce_bytes = bytes.fromhex(nonce)
+        first = frame_at(memoryview(data), HEAD_BYTES, nonce_bytes)
+        if first is None:
+            return None
+        return Head(WAL_KIND, disk, nonce_bytes, int(number), first.number, GROWING_MAJOR)
+    except ValueError:  # it has another name than ours
+        return None
 
 
 def without(batch: Batch, cut: dict[int, int]) -> Batch:

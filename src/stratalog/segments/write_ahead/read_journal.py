@@ -6,7 +6,8 @@ last whole record on:
 1. *Both copies are whole.* The usual case.
 2. *Only the first one is.* It counts: a crash came between the two, or the second one is damaged.
 3. *Only the second one is.* The first one was durable, so it is damaged. ``Corrupt``.
-4. *Neither is, and nothing follows.* The record is torn, and nobody was told of it.
+4. *Neither is, and nothing follows.* The record is torn, and nobody was told of it; or one bad
+   sector has taken both copies. Nothing can tell these apart: it is doubtful.
 5. *Neither is, and a whole frame follows.* ``Corrupt``.
 
 A journal has its full size before its first record, which states it. A shorter one was cut.
@@ -70,6 +71,14 @@ class Replayed:
     def is_clean(self) -> bool:
         """Whether the last record is there twice, and then zeros."""
         return not self.is_single and not self.rest
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether there are bytes of a record of which no copy is whole.
+
+        Those of a damaged second copy are not: the first one has all of it.
+        """
+        return bool(self.rest) and (not self.is_single or self.rest.stop > self.end)
 
 
 def journal_path(number: int, nonce: str) -> str:
