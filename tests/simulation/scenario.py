@@ -127,12 +127,20 @@ class Writing(OneLog):
                 if self.random.random() < 0.5:
                     await self.add_field(node)
                 else:
-                    options = SweepOptions(timeout_s=TIMEOUT_S)
-                    await sweep(node.store, options=options, runtime=node.runtime)
+                    await self.sweep(node)
             except Corrupt:
                 raise
             except StratalogError:
                 continue
+
+    async def sweep(self, node: Node) -> None:
+        """Now and then also uploads ahead of the tail. Then the sweep epoch alone protects them."""
+        await sweep(
+            node.store,
+            options=SweepOptions(timeout_s=TIMEOUT_S),
+            older_manifest=self.random.random() < 0.5,
+            runtime=node.runtime,
+        )
 
     async def add_field(self, node: Node) -> None:
         def change(manifest: Manifest) -> Manifest | None:

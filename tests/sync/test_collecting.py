@@ -91,7 +91,8 @@ def test_what_was_left_is_swept_and_the_rest_is_examined_in_other_processes(tmp_
     filled(url, 5)
     left = UploadNames(Runtime()).fragment(99)
     asyncio.run(sl.open_store(url).put_if_absent(left, b"left"))
-    assert sync.sweep(url).deleted.objects == 1
+    assert sync.sweep(url).ahead.objects == 1
+    assert sync.sweep(url, older_manifest=True).deleted.objects == 1
     report = sync.scrub(url, options=ScrubOptions(processes=1))
     assert (report.clean, report.records) == (True, 5)
     assert sync.repair(url, report).complete
