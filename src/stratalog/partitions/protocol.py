@@ -69,11 +69,11 @@ class PartitionLog(Protocol):
     def size(self) -> int:
         """The bytes that it keeps."""
 
-    def append(self, batches: Sequence[Batch]) -> asyncio.Future[Appended]:
-        """Number checked batches and write them, all or none, in the order of the calls.
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        """Number a checked batch and write it, in the order of the calls.
 
-        Returns at once. Done when they are committed; a duplicate, when its original is.
-        Raises at once: ``RefusedProducer`` if their sequence does not fit, ``Full`` if there is no room.
+        Returns at once. Done when it is committed; a duplicate, when its original is.
+        Raises at once: ``RefusedProducer`` if its sequence does not fit, ``Full`` if there is no room.
         """
 
     async def room(self) -> None:
