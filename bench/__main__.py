@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from bench import ROOT
+from bench.broker import questions as broker_bench
 from bench.charts import draw
 from bench.collection.questions import COLLECTION
 from bench.compaction.questions import COMPACTION
@@ -24,6 +25,8 @@ from bench.report import one_line, show, wide_console
 from bench.results import Measurement, Run
 from bench.segments.questions import SEGMENTS_BENCH
 from bench.session import Bench, Session
+
+Record = Callable[[Measurement], None]
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
@@ -99,15 +102,61 @@ def segments(
     _run(SEGMENTS_BENCH, quick, only, output)
 
 
+@app.command("broker")
+def broker(
+    kafka: Annotated[str | None, typer.Option(help="HOST:PORT of a running Kafka.")] = None,
+    nats: Annotated[str | None, typer.Option(help="HOST:PORT of a running NATS server.")] = None,
+    quick: Quick = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"Only this: {', '.join(broker_bench.QUESTIONS)}.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """The broker against Kafka, NATS and a C loop. Peers must be running on this machine."""
+    names = _chosen(only, list(broker_bench.QUESTIONS))
+    config = broker_bench.CONFIG | {"kafka": kafka or "none", "nats": nats or "none"}
+
+    def measure(record: Record) -> None:
+        broker_bench.answer(names, kafka=kafka, nats=nats, quick=quick, record=record)
+
+    _keep("broker", config, quick, bool(only), output, measure)
+
+
 def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | None) -> None:
-    unknown = sorted(set(only or ()) - bench.questions.keys())
+    names = _chosen(only, list(bench.questions))
+    make_kernel()
+
+    def measure(record: Record) -> None:
+        with ExitStack() as stack:
+            places: list[Place] = [
+                stack.enter_context(directory_place()),
+                stack.enter_context(seaweed_place()),
+            ]
+            asyncio.run(_answer(bench, Session(places, quick, record), names))
+
+    _keep(bench.name, bench.config, quick, bool(only), output, measure)
+
+
+def _chosen(only: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+    unknown = sorted(set(only or ()) - set(known))
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(bench.questions)}")
-    if output is None and (quick or only):
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}")
+    return only or known
+
+
+def _keep(
+    name: str,
+    config: dict[str, str | int | float],
+    quick: bool,
+    partial: bool,
+    output: Path | None,
+    measure: Callable[[Record], None],
+) -> None:
+    """Measure, and keep what was measured as data, charts and a table."""
+    if output is None and (quick or partial):
         output = ROOT / "build" / "bench"
     console = wide_console()
-    make_kernel()
-    run = Run.begin(bench.name, bench.config, quick=quick)
+    run = Run.begin(name, config, quick=quick)
 
     def record(measured: Measurement) -> None:
         run.measurements.append(measured)
@@ -116,12 +165,7 @@ def _run(bench: Bench, quick: bool, only: Sequence[str] | None, output: Path | N
             console.print(line, highlight=False, soft_wrap=True)
 
     started_s = time.perf_counter()
-    with ExitStack() as stack:
-        places: list[Place] = [
-            stack.enter_context(directory_place()),
-            stack.enter_context(seaweed_place()),
-        ]
-        asyncio.run(_answer(bench, Session(places, quick, record), only or list(bench.questions)))
+    measure(record)
     run.took_s = time.perf_counter() - started_s
     path = run.save(output or ROOT / "bench" / "results")
     charts = draw(Run.load(path), output or ROOT / "docs" / "charts")

