@@ -1,0 +1,10 @@
+"""`/metrics` for Prometheus, `/healthz` and `/readyz` for probes, on a port of their own.
+
+pages = await serve(Address.parse("127.0.0.1:9644"))   # /readyz: 503, opening
+pages.watch(context)                                   # /readyz: 200
+pages.stopping()                                       # /readyz: 503, stopping
+await pages.close()
+"""
+
+from stratalog.broker.http.pages import Pages, serve
+from stratalog.broker.http.server import cannot_listen

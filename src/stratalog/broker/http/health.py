@@ -1,0 +1,65 @@
+"""Whether a broker lives, and whether it should be sent clients.
+
+`/healthz` answers as long as the event loop turns. `/readyz` answers 503 with the reason while the
+broker is opening its data, when it stops, and when its disk takes no more writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+
+import msgspec
+
+from stratalog.broker.http.server import Page
+
+JSON = "application/json"
+
+
+class State(StrEnum):
+    """What a broker is doing with itself."""
+
+    OPENING = "opening"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+_REASONS = {
+    State.OPENING: "the data directory is being opened",
+    State.STOPPING: "the broker is shutting down",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether clients should come, and if not, why."""
+
+    state: State
+    reasons: tuple[str, ...]
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.reasons
+
+
+def readiness(state: State, disk_failure: str | None) -> Readiness:
+    """What `/readyz` says. Pure."""
+    reasons = [_REASONS[state]] if state in _REASONS else []
+    if disk_failure is not None:
+        reasons.append(f"the disk takes no more writes: {disk_failure}")
+    return Readiness(state, tuple(reasons))
+
+
+def health_page() -> Page:
+    return Page(_json({"status": "alive"}), JSON)
+
+
+def readiness_page(found: Readiness) -> Page:
+    body = {"ready": found.is_ready, "state": found.state.value, "reasons": found.reasons}
+    status = HTTPStatus.OK if found.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    return Page(_json(body), JSON, status)
+
+
+def _json(document: object) -> bytes:
+    return msgspec.json.encode(document) + b"\n"

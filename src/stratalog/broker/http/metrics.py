@@ -1,0 +1,96 @@
+"""What a broker tells about itself at `/metrics`.
+
+Counters begin at zero when the process does. Names and labels are kept; new ones may come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stratalog._version import __version__
+from stratalog.broker.context import BrokerContext, Meters
+from stratalog.broker.http.exposition import Family, Kind, Sample, single
+from stratalog.broker.http.process import Usage
+from stratalog.meter import Timing
+
+PREFIX = "stratalog_broker"
+
+
+def families_of(context: BrokerContext, usage: Usage) -> Iterator[Family]:
+    """Everything, for one moment."""
+    labels = {
+        "version": __version__,
+        "cluster_id": context.cluster_id,
+        "node_id": str(context.node_id),
+    }
+    yield Family(f"{PREFIX}_info", "gauge", "What runs here. Always 1.", (Sample(1, labels),))
+    yield from traffic(context.meters)
+    yield from process(usage)
+
+
+def traffic(meters: Meters) -> Iterator[Family]:
+    """Connections, requests, and what was produced and fetched."""
+    yield _gauge("connections", "Clients that are connected now.", meters.connections)
+    yield _counter("connections_opened", "Connections opened.", meters.connections_opened)
+    yield _counter(
+        "connections_refused",
+        "Connections refused because there were too many.",
+        meters.connections_refused,
+    )
+    yield _counter(
+        "connections_broken",
+        "Connections closed by the broker because of what came in, or did not.",
+        meters.connections_broken,
+    )
+    timings = {name: meter.timing() for name, meter in sorted(meters.requests.items())}
+    yield Family(
+        f"{PREFIX}_request_seconds",
+        "summary",
+        "Time from a whole request to its answer, by API. Long polls wait on purpose.",
+        tuple(sample for name, timing in timings.items() for sample in _summary(name, timing)),
+    )
+    yield Family(
+        f"{PREFIX}_request_errors_total",
+        "counter",
+        "Requests that were answered with an error, by API.",
+        tuple(Sample(timing.failed, {"api": name}) for name, timing in timings.items()),
+    )
+    yield Family(
+        f"{PREFIX}_request_bytes_total",
+        "counter",
+        "Bytes of requests, by API.",
+        tuple(Sample(timing.bytes, {"api": name}) for name, timing in timings.items()),
+    )
+    yield _gauge("request_memory_bytes", "Memory that requests take now.", meters.request_bytes)
+    yield _counter("produced_bytes", "Bytes of record batches taken in.", meters.produced_bytes)
+    yield _counter("produced_records", "Records taken in.", meters.produced_records)
+    yield _counter("fetched_bytes", "Bytes of record batches given out.", meters.fetched_bytes)
+
+
+def process(usage: Usage) -> Iterator[Family]:
+    """Memory, processor time and descriptors."""
+    if usage.resident_bytes is not None:
+        yield _gauge("memory_bytes", "Resident memory of the process.", usage.resident_bytes)
+    yield _gauge("memory_peak_bytes", "The most that it was.", usage.peak_bytes)
+    yield _counter("cpu_seconds", "Processor time, of user and system.", usage.cpu_s)
+    if usage.open_files is not None:
+        yield _gauge("open_files", "Open descriptors, connections included.", usage.open_files)
+
+
+def _summary(api: str, timing: Timing) -> Iterator[Sample]:
+    yield Sample(timing.p50_s, {"api": api, "quantile": "0.5"})
+    yield Sample(timing.p99_s, {"api": api, "quantile": "0.99"})
+    yield Sample(timing.total_s, {"api": api}, "_sum")
+    yield Sample(timing.count, {"api": api}, "_count")
+
+
+def _gauge(name: str, help: str, value: float) -> Family:
+    return _single(name, "gauge", help, value)
+
+
+def _counter(name: str, help: str, value: float) -> Family:
+    return _single(f"{name}_total", "counter", help, value)
+
+
+def _single(name: str, kind: Kind, help: str, value: float) -> Family:
+    return single(f"{PREFIX}_{name}", kind, help, value)
