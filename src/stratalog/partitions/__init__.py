@@ -2,6 +2,7 @@
 
 PartitionLog    the protocol: append, fetch, ends, times, retention
 Batch           the head of a record batch; check_batch checks what a client sends
+decode_records  the records in a batch; encode_batch makes one
 Producers       which batch of an idempotent producer may follow
 """
 
@@ -14,6 +15,7 @@ from stratalog.partitions.batch import (
     check_batch,
     set_append_time,
 )
+from stratalog.partitions.compression import Codec, Undecodable
 from stratalog.partitions.producers import (
     ProducerFault,
     Producers,
@@ -28,6 +30,7 @@ from stratalog.partitions.protocol import (
     PartitionLog,
     TimedOffset,
 )
+from stratalog.partitions.records import NewRecord, Record, decode_records, encode_batch
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -35,16 +38,22 @@ __all__ = [
     "Batch",
     "BatchFault",
     "BatchLimits",
+    "Codec",
     "Fetched",
+    "NewRecord",
     "OutOfRange",
     "PartitionLog",
     "ProducerFault",
     "ProducerState",
     "Producers",
+    "Record",
     "RefusedBatch",
     "RefusedProducer",
     "Remembered",
     "TimedOffset",
+    "Undecodable",
     "check_batch",
+    "decode_records",
+    "encode_batch",
     "set_append_time",
 ]

@@ -43,7 +43,7 @@ RESERVED_BITS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | D
 
 NO_TIMESTAMP: Final = -1
 RECORD_BYTES_MIN: Final = 7
-SWOLLEN_BYTES_MAX: Final = 256 * 1024 * 1024
+SWOLLEN_BYTES_MAX: Final = 128 * 1024 * 1024
 """What the records of one batch may take when they are no longer compressed."""
 BATCH_BYTES_MAX: Final = 1024 * 1024 + LENGTH_END
 """Kafka's default for ``max.message.bytes``."""
