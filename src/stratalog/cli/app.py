@@ -5,6 +5,9 @@ from typing import Annotated
 import typer
 
 from stratalog._version import __version__
+from stratalog.cli.commands.broker.groups import groups
+from stratalog.cli.commands.broker.serve import serve
+from stratalog.cli.commands.broker.topics import topics
 from stratalog.cli.commands.check.doctor import doctor
 from stratalog.cli.commands.check.scrub import scrub
 from stratalog.cli.commands.check.soak import soak
@@ -94,7 +97,19 @@ for command in (
     verify,
     cost,
     soak,
+    serve,
 ):
     app.command()(spread(command))
-for group in (cursors, pins, certificates, policies, sinks, herds, pipelines, disks):
+for group in (
+    cursors,
+    pins,
+    certificates,
+    policies,
+    sinks,
+    herds,
+    pipelines,
+    disks,
+    topics,
+    groups,
+):
     app.add_typer(group)

@@ -18,8 +18,11 @@ import typer
 
 from stratalog.cli import exits, output
 from stratalog.cli.help import Group
-from stratalog.errors import NotFound, StratalogError
+from stratalog.errors import Invalid, NotFound, StratalogError
 from stratalog.store import redact
+
+BROKER_PACKAGES = {"google_crc32c": "google-crc32c", "kio": "kio"}
+"""What the broker imports of others, and the package that has it."""
 
 
 class Program(Group):
@@ -63,11 +66,7 @@ class Program(Group):
             _abandon_stdout()
             raise typer.Exit(exits.BROKEN_PIPE) from None
         except ModuleNotFoundError as missing:
-            if missing.name != "pyspark":
-                raise
-            from stratalog.pipeline.session import require_pyspark
-
-            require_pyspark()  # says what to install
+            _say_what_to_install(missing)
             raise
 
     def _guarded(self, run: Callable[[], int], as_json: bool) -> int:
@@ -105,6 +104,20 @@ class Program(Group):
                 {"traceback": trace},
             )
         return code
+
+
+def _say_what_to_install(missing: ModuleNotFoundError) -> None:
+    """Raise the error of ours for a package that an extra brings, if it is one of those."""
+    package = (missing.name or "").partition(".")[0]
+    if package == "pyspark":
+        from stratalog.pipeline.session import require_pyspark
+
+        require_pyspark()
+    if package in BROKER_PACKAGES:
+        raise Invalid(
+            f"the broker is not installed: there is no package {BROKER_PACKAGES[package]}",
+            hint='Install it: `pip install "stratalog[broker]"`.',
+        ) from None
 
 
 def _hint(error: StratalogError) -> str:

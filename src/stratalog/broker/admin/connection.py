@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -154,7 +155,7 @@ async def connect(
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)
     except (TimeoutError, OSError) as error:
-        reason = getattr(error, "strerror", None) or "no answer"
+        reason = os.strerror(error.errno) if error.errno else str(error) or "no answer"
         raise Unavailable(
             f"no broker can be reached at {bootstrap}: {reason}",
             hint="Start one with `stratalog serve --data DIR`, or name another: --bootstrap "

@@ -35,9 +35,9 @@ class Family:
     samples: tuple[Sample, ...]
 
 
-def single(name: str, kind: Kind, help: str, value: float) -> Family:
+def single(name: str, kind: Kind, meaning: str, value: float) -> Family:
     """A metric that has one value and no labels."""
-    return Family(name, kind, help, (Sample(value, {}),))
+    return Family(name, kind, meaning, (Sample(value, {}),))
 
 
 def render(families: Iterable[Family]) -> bytes:

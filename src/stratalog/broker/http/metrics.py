@@ -84,13 +84,13 @@ def _summary(api: str, timing: Timing) -> Iterator[Sample]:
     yield Sample(timing.count, {"api": api}, "_count")
 
 
-def _gauge(name: str, help: str, value: float) -> Family:
-    return _single(name, "gauge", help, value)
+def _gauge(name: str, meaning: str, value: float) -> Family:
+    return _single(name, "gauge", meaning, value)
 
 
-def _counter(name: str, help: str, value: float) -> Family:
-    return _single(f"{name}_total", "counter", help, value)
+def _counter(name: str, meaning: str, value: float) -> Family:
+    return _single(f"{name}_total", "counter", meaning, value)
 
 
-def _single(name: str, kind: Kind, help: str, value: float) -> Family:
-    return single(f"{PREFIX}_{name}", kind, help, value)
+def _single(name: str, kind: Kind, meaning: str, value: float) -> Family:
+    return single(f"{PREFIX}_{name}", kind, meaning, value)
