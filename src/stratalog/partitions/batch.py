@@ -14,6 +14,7 @@ At rest the first eight bytes hold the append time in µs: the index of the entr
 
 import enum
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -55,6 +56,8 @@ _CHECKSUM: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIME: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
+_TIMES: Final = struct.Struct(">qq")
+_FIRST_TIMESTAMP_AT: Final = 27
 
 
 class BatchFault(enum.Enum):
@@ -282,9 +285,8 @@ def write_base_offset(data: memoryview | bytearray, base_offset: int, at: int = 
     _OFFSET.pack_into(data, at, base_offset)
 
 
-def base_offset_bytes(base_offset: int) -> bytes:
-    """The first eight bytes of a batch that can be read: the others are those at rest."""
-    return _OFFSET.pack(base_offset)
+base_offset_bytes: Final = _OFFSET.pack
+"""The first eight bytes of a batch that can be read: the others are those at rest."""
 
 
 def set_append_time(batch: Batch, time_ms: int) -> Batch:
@@ -300,3 +302,20 @@ def checksum(data: memoryview | bytes | bytearray) -> int:
     """The CRC-32C that belongs into the head of this batch."""
     view = np.frombuffer(data, np.uint8, len(data) - CHECKED_FROM, CHECKED_FROM)
     return int(google_crc32c.value(view))
+
+
+def batches_in(parts: Iterable[bytes | bytearray | memoryview]) -> Iterator[Batch]:
+    """The batches that were fetched, one after another. ``Corrupt`` if the last is cut off."""
+    rest = memoryview(b"".join(parts))
+    while len(rest):
+        batch = Batch.over(rest)
+        yield batch
+        rest = rest[len(batch.data) :]
+
+
+def time_of(_: str, payload: bytes | memoryview) -> int | None:
+    """The largest time of a batch at rest, in ms, for ``Disk.open(time_of=…)``."""
+    if len(payload) < HEAD_BYTES:
+        return None
+    time_ms = max(_TIMES.unpack_from(payload, _FIRST_TIMESTAMP_AT))
+    return None if time_ms == NO_TIMESTAMP else time_ms
