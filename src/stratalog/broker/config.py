@@ -19,11 +19,12 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from ipaddress import ip_address
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from stratalog.broker.options import BrokerOptions
+from stratalog.broker.options import Address, BrokerOptions
 from stratalog.errors import Denied, Invalid, NotFound
 
 PREFIX = "STRATALOG_"
@@ -88,11 +89,46 @@ def configure(
             hint="Name it with --data DIR, STRATALOG_DATA, or `data` in the file of --config.",
         )
     of_process = {name: values.pop(name) for name in _names_of(Logging) if name in values}
+    options = BrokerOptions(**values)  # type: ignore[arg-type]
     return Configuration(
-        options=BrokerOptions(**values),  # type: ignore[arg-type]
+        options=options,
         logging=Logging(**of_process),  # type: ignore[arg-type]
-        warnings=_misspelt(environment),
+        warnings=(*_misspelt(environment), *exposure(options)),
     )
+
+
+def exposure(options: BrokerOptions) -> tuple[str, ...]:
+    """What to say about a broker that is reached from other machines. It must have been asked for,
+    and clients must be told an address that is one."""
+    listen = Address.parse(options.listen)
+    if options.advertise is None and _is_anywhere(listen.host):
+        raise Invalid(
+            f"clients cannot be told to connect to {listen}, which stands for every address here",
+            hint="Say what they can reach: --advertise HOST:PORT.",
+        )
+    said = []
+    if not _is_loopback(listen.host):
+        said.append(
+            f"Kafka clients may connect at {listen}: there is no authentication and no encryption, "
+            "so whoever reaches it may read, write and delete everything"
+        )
+    if options.http is not None and not _is_loopback(Address.parse(options.http).host):
+        said.append(f"metrics and health are shown to whoever reaches {options.http}")
+    return tuple(said)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _is_anywhere(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _of_file(path: Path) -> dict[str, _Given]:

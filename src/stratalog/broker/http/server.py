@@ -20,6 +20,8 @@ from stratalog.errors import Denied, Invalid, StratalogError, Unavailable
 HEAD_BYTES_MAX = 8 * 1024
 HEAD_S_MAX = 5.0
 ANSWER_S_MAX = 10.0
+REST_S_MAX = 1.0
+REST_READS_MAX = 64
 CONNECTIONS_MAX = 64
 
 TEXT = "text/plain; charset=utf-8"
@@ -76,6 +78,7 @@ class Server:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # for the transports, which close in the loop's next turn
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
@@ -89,6 +92,8 @@ class Server:
                 writer.write(encoded(page, with_body=with_body))
                 async with asyncio.timeout(ANSWER_S_MAX):
                     await writer.drain()
+                    writer.write_eof()
+                    await _read_rest(reader)
                     writer.close()
                     await writer.wait_closed()
         except (OSError, TimeoutError):
@@ -100,7 +105,7 @@ class Server:
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[Page | None, bool]:
         """The page for what comes in, and whether its body is wanted. None: just close."""
         if len(self._tasks) > CONNECTIONS_MAX:
-            return _failure(HTTPStatus.SERVICE_UNAVAILABLE), True
+            return None, False
         try:
             async with asyncio.timeout(HEAD_S_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -128,6 +133,16 @@ class Server:
         except Exception:
             _logger.exception("the page %s could not be made", path)
             return _failure(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+async def _read_rest(reader: asyncio.StreamReader) -> None:
+    """Take in what a client still sends, up to a bound. Closing with unread bytes would reset the
+    connection, and the client might never see its answer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REST_S_MAX):
+            for _ in range(REST_READS_MAX):
+                if not await reader.read(HEAD_BYTES_MAX):
+                    return
 
 
 def requested(head: bytes) -> tuple[str, str] | None:
