@@ -17,11 +17,12 @@ from typing import TypeVar
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.primitive import i32
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from stratalog._version import __version__
+from stratalog.broker.wire import Malformed, read_payload
 from stratalog.errors import Invalid, Unavailable
 
 CLIENT = "stratalog"
@@ -126,13 +127,14 @@ class Connection:
         return struct.pack(">i", buffer.tell()) + buffer.getvalue()
 
     def _decoded(self, body: bytes, answer: type[Answer]) -> Answer:
-        try:
-            header, read = entity_reader(answer.__header_schema__)(body, 0)
-            decoded, _ = entity_reader(answer)(body, read)
-        except Exception as error:
-            raise self._not_kafka(f"its answer cannot be read: {type(error).__name__}") from error
-        if header.correlation_id != self._sent:
+        (correlation_id,) = struct.unpack_from(">i", body)
+        if correlation_id != self._sent:
             raise self._not_kafka("its answer belongs to another request")
+        at = 5 if answer.__header_schema__.__flexible__ else 4  # behind the header's tags: none
+        try:
+            decoded = read_payload(answer, memoryview(body), at)
+        except Malformed as error:
+            raise self._not_kafka(f"its answer cannot be read: {error}") from None
         return decoded
 
     def _not_kafka(self, why: str) -> Unavailable:

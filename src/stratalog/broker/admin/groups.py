@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,18 +26,20 @@ from kio.schema.offset_commit.v8.response import OffsetCommitResponse
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.offset_fetch.v7.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
-from kio.serial import entity_reader
 from kio.static.primitive import i32, i64
 
 from stratalog.broker.admin.connection import Connection
 from stratalog.broker.admin.offsets import EARLIEST, LATEST, offsets_at
 from stratalog.broker.admin.refusal import check
+from stratalog.broker.wire import Malformed, read_payload
 from stratalog.errors import Conflict, NotFound
 
 DEAD = "Dead"
 EMPTY = "Empty"
 _NOBODY = i32(-1)
 """The generation of a commit that no member makes."""
+
+_VERSION_BYTES = 2
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""
@@ -234,9 +235,8 @@ def assigned_in(assignment: bytes) -> tuple[Place, ...]:
     A newer version only adds to the end of an older one, so the oldest reads them all.
     """
     try:
-        (_version,) = struct.unpack_from(">h", assignment)
-        found, _ = entity_reader(ConsumerProtocolAssignment)(assignment, 2)
-    except Exception:  # noqa: BLE001 - it is the members' own, and whatever it is, it is shown
+        found = read_payload(ConsumerProtocolAssignment, memoryview(assignment), _VERSION_BYTES)
+    except Malformed:
         return ()
     return tuple(
         sorted(
