@@ -1,8 +1,29 @@
 """All that is served: each module of handlers names its ``APIS``, and this puts them together."""
 
+from stratalog.broker.requests import (
+    cluster,
+    config_changes,
+    configs,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    metadata,
+    offsets,
+)
 from stratalog.broker.requests.registry import AnyApi, Registry
 
-MODULES: tuple[tuple[AnyApi, ...], ...] = ()
+MODULES: tuple[tuple[AnyApi, ...], ...] = (
+    cluster.APIS,
+    config_changes.APIS,
+    configs.APIS,
+    create_partitions.APIS,
+    create_topics.APIS,
+    delete_records.APIS,
+    delete_topics.APIS,
+    metadata.APIS,
+    offsets.APIS,
+)
 
 
 def served() -> Registry:

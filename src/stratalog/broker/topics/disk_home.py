@@ -1,0 +1,63 @@
+"""Partitions of topics on one node's disk, and the notes beside them."""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+
+from stratalog.broker.topics.together import for_each
+from stratalog.errors import NotFound
+from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog
+from stratalog.runtime import Runtime
+from stratalog.segments import Disk
+
+CLOSED_AT_ONCE_MAX = 16
+
+
+class DiskHome:
+    """Opens partitions of a disk as logs, one log for each."""
+
+    def __init__(self, disk: Disk, runtime: Runtime, turns: CheckpointTurns) -> None:
+        self._disk = disk
+        self._runtime = runtime
+        self._turns = turns
+        self._logs: dict[str, DiskLog] = {}
+
+    def names(self) -> list[str]:
+        return self._disk.partitions()
+
+    async def create(self, name: str) -> PartitionLog:
+        log = await DiskLog.open(self._disk, name, runtime=self._runtime, turns=self._turns)
+        self._logs[name] = log
+        return log
+
+    async def open(self, name: str) -> PartitionLog:
+        await self._disk.partition(name, create=False)
+        return await self.create(name)
+
+    async def remove(self, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._disk.remove(name)
+        log = self._logs.pop(name, None)
+        if log is not None:  # after the removal, so that it takes no checkpoint
+            await log.close()
+
+    async def close(self) -> None:
+        """Close all logs. The disk stays open."""
+        logs = list(self._logs.values())
+        self._logs.clear()
+        await for_each(DiskLog.close, logs, CLOSED_AT_ONCE_MAX)
+
+
+class DiskNotes:
+    """The notes of a disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._notes = disk.notes
+
+    def get(self, key: str) -> bytes | None:
+        return self._notes.get(key)
+
+    def items(self, prefix: str) -> Iterable[tuple[str, bytes]]:
+        return self._notes.items(prefix)
+
+    async def change(self, changes: Mapping[str, bytes | None]) -> None:
+        await self._notes.submit(changes)
