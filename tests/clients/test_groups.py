@@ -1,0 +1,213 @@
+"""Groups of three under load, while members join, leave and are killed.
+
+Every record is seen, nothing is committed that was not seen, and those who stay go on soon.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from clients.confluent import Confluent
+from clients.group_member import HEARTBEAT_MS, KINDS, SESSION_MS
+from clients.running_broker import PATIENCE_S, RunningBroker, environment
+from signals import Program
+
+PARTITIONS = 6
+KCAT = "kcat"
+SOME = 200
+
+pytestmark = pytest.mark.slow
+
+
+class Member:
+    """A consumer in a process of its own, and what it has seen."""
+
+    def __init__(self, kind: str, address: str, group: str, topic: str, seen: Path) -> None:
+        self._seen = seen
+        command = [sys.executable, "-m", "clients.group_member", kind, address, group, topic]
+        if kind == KCAT:
+            settings = {
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+                "auto.commit.interval.ms": 500,
+            }
+            command = [KCAT, "-b", address, "-q", "-u", "-f", "%p %o %s\n"]
+            command += [
+                part for key, value in settings.items() for part in ("-X", f"{key}={value}")
+            ]
+            command += ["-G", group, topic]
+        self._said = seen.with_suffix(".err")
+        with seen.open("wb") as output, self._said.open("wb") as said:
+            self.process = Program(command, stdout=output, stderr=said, env=environment())
+
+    def seen(self) -> list[tuple[int, int, int]]:
+        """Partition, offset and value; a last line may have been cut off by a kill."""
+        lines = self._seen.read_bytes().split(b"\n")[:-1]
+        return [(int(p), int(o), int(v)) for p, o, v in (line.split() for line in lines)]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def leave(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE_S) == 0, self._said.read_text()[-2000:]
+
+    def sees_more(self) -> Callable[[], bool]:
+        """Whether it has seen some more records since now."""
+        before = len(self.seen())
+
+        def does() -> bool:
+            assert self.process.poll() is None, self._said.read_text()[-2000:]
+            return len(self.seen()) >= before + SOME
+
+        return does
+
+
+class Load:
+    """Numbers, written round the partitions at a steady pace until it is told to stop."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="load")
+        self.written = 0
+
+    def _write(self) -> None:
+        for number in itertools.count():
+            self._producer.produce(self._topic, b"%d" % number, partition=number % PARTITIONS)
+            self._producer.poll(0)
+            self.written = number + 1
+            if number % 20 == 0 and self._stop.wait(0.005):
+                break
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def topic(address: str) -> str:
+    name = f"shared-{uuid.uuid4().hex[:12]}"
+    Confluent(address).create_topic(name, PARTITIONS)
+    return name
+
+
+@contextmanager
+def _members(start: Callable[[], Member]) -> Iterator[Callable[[], Member]]:
+    started: list[Member] = []
+
+    def another() -> Member:
+        started.append(start())
+        return started[-1]
+
+    try:
+        yield another
+    finally:
+        for member in started:
+            if member.process.poll() is None:
+                member.kill()
+
+
+def _until(conditions: list[Callable[[], bool]], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(condition() for condition in conditions):
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, KCAT])
+def test_a_group_sees_every_record_while_members_come_go_and_die(
+    broker: RunningBroker, topic: str, group: str, kind: str, tmp_path: Path
+) -> None:
+    if kind == KCAT and shutil.which(KCAT) is None:
+        pytest.skip("kcat is not installed (Debian: apt install kcat)")
+    address, numbers = broker.address, itertools.count()
+
+    def start() -> Member:
+        return Member(kind, address, group, topic, tmp_path / f"seen-{next(numbers)}")
+
+    with _members(start) as another:
+        with Load(address, topic) as load:
+            first, second, third = another(), another(), another()
+            _until([each.sees_more() for each in (first, second, third)], "three members share")
+            second.kill()
+            _until([each.sees_more() for each in (first, third)], "two go on after a kill")
+            fourth = another()
+            _until([each.sees_more() for each in (first, third, fourth)], "another joins")
+            third.leave()
+            _until([each.sees_more() for each in (first, fourth)], "two go on after a leave")
+        everyone = [first, second, third, fourth]
+
+        def all_seen() -> bool:
+            return len({v for each in everyone for _, _, v in each.seen()}) == load.written
+
+        _until([all_seen], "every record is seen")
+        first.leave()
+        fourth.leave()
+    _check_what_was_seen(everyone, load.written)
+    client = Confluent(address)
+    for partition in range(PARTITIONS):
+        assert client.committed(group, topic, partition) == client.ends(topic, partition)[1]
+    assert client.group_state(group) == "Empty"
+    client.delete_group(group)
+    assert group not in client.groups()
+
+
+def _check_what_was_seen(members: list[Member], written: int) -> None:
+    for member in members:
+        for partition, offset, value in member.seen():
+            assert value % PARTITIONS == partition
+            assert value // PARTITIONS == offset
+    assert {v for each in members for _, _, v in each.seen()} == set(range(written))
+
+
+def test_two_groups_do_not_disturb_each_other(
+    broker: RunningBroker, topic: str, tmp_path: Path
+) -> None:
+    address, numbers = broker.address, itertools.count()
+
+    def start() -> Member:
+        number = next(numbers)
+        seen = tmp_path / f"seen-{number}"
+        return Member("confluent-kafka", address, f"{topic}-{number}", topic, seen)
+
+    with _members(start) as another, Load(address, topic):
+        one, other = another(), another()
+        _until([one.sees_more(), other.sees_more()], "both groups read")
+        other.kill()
+        _until([one.sees_more()], "one goes on")
+        assert {partition for partition, _, _ in one.seen()} == set(range(PARTITIONS))
+
+
+def test_a_static_member_comes_back_to_its_partitions(
+    broker: RunningBroker, topic: str, group: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "clients.static_members", broker.address, group, topic],
+        env=environment(),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
