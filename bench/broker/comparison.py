@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,13 @@ class Comparison:
         bound: Bound,
         targets: Mapping[str, float | None],
     ) -> None:
-        """Record the ratio to each of the contenders in ``targets`` that took part."""
+        """Record the ratio to each of the contenders in ``targets`` that took part.
+
+        Alone, our own median is recorded.
+        """
+        if not any(measure in samples.get(against, {}) for against in targets):
+            value = statistics.median(samples[self.ours.name][measure])
+            self.figure(question, name, value, unit, bound=bound)
         for against, target in targets.items():
             if measure in samples.get(against, {}):
                 ratio = Ratio(

@@ -115,6 +115,21 @@ def test_a_quick_run_of_the_disk_answers_all_its_questions(tmp_path: Path) -> No
         assert (tmp_path / f"segments-{chart}.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.slow
+def test_a_quick_run_of_the_broker_alone_has_its_figures(tmp_path: Path) -> None:
+    arguments = ["broker", "--quick", "--output", str(tmp_path)]
+    for question in ("lone", "requests", "large", "connections", "topics"):
+        arguments += ["--only", question]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    run = Run.load(tmp_path / "broker.json")
+    questions = {each.question for each in run.measurements}
+    assert questions == {"lone", "requests", "batches of 1 MB", "connections", "topics"}
+    loops = [each for each in run.measurements if isinstance(each, Ratio)]
+    assert {each.against.partition(" that")[0] for each in loops} <= {"a C loop", "a Python loop"}
+    assert (tmp_path / "broker-throughput-ratios.svg").read_text().startswith("<?xml")
+
+
 @pytest.mark.parametrize(
     ("bench", "known"),
     [
@@ -123,6 +138,7 @@ def test_a_quick_run_of_the_disk_answers_all_its_questions(tmp_path: Path) -> No
         ("compaction", "sets"),
         ("forks", "pinned"),
         ("segments", "wal"),
+        ("broker", "lone"),
     ],
 )
 def test_an_unknown_question_is_refused_with_the_known_ones(bench: str, known: str) -> None:
