@@ -73,17 +73,19 @@ def test_the_process_knows_what_it_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "failure", "reasons"),
+    ("state", "is_down", "reason"),
     [
-        (State.SERVING, None, ()),
-        (State.OPENING, None, ("the data directory is being opened",)),
-        (State.STOPPING, None, ("the broker is shutting down",)),
-        (State.SERVING, "no space", ("the disk takes no more writes: no space",)),
+        (State.SERVING, False, None),
+        (State.OPENING, False, "the data directory is being opened"),
+        (State.STOPPING, False, "the broker is shutting down"),
+        (State.STOPPING, True, "the broker is shutting down"),
+        (State.SERVING, True, "the disk takes no more writes"),
     ],
 )
 def test_a_broker_is_ready_if_there_is_no_reason_against_it(
-    state: State, failure: str | None, reasons: tuple[str, ...]
+    state: State, is_down: bool, reason: str | None
 ) -> None:
-    found = readiness(state, failure)
-    assert found.reasons == reasons
-    assert found.is_ready is (not reasons)
+    found = readiness(state, log_is_down=is_down)
+    assert found.is_ready is (reason is None)
+    assert [each for each in found.reasons if not each.startswith(reason or "")] == []
+    assert len(found.reasons) == (0 if reason is None else 1)

@@ -9,7 +9,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from stratalog.broker.http import server as subject
-from stratalog.broker.http.server import CONNECTIONS_MAX, HEAD_BYTES_MAX, Page, Server, requested
+from stratalog.broker.http.server import (
+    CONNECTIONS_MAX,
+    HEAD_BYTES_MAX,
+    Page,
+    PageServer,
+    requested,
+)
 from stratalog.broker.options import Address
 from stratalog.errors import Invalid, Unavailable
 
@@ -21,9 +27,9 @@ def failing() -> Page:
     raise ValueError("a secret of the inside")
 
 
-def with_server(work: Callable[[Server], Awaitable[None]]) -> None:
+def with_server(work: Callable[[PageServer], Awaitable[None]]) -> None:
     async def run() -> None:
-        server = Server({"/page": lambda: Page(b"hello\n"), "/broken": failing})
+        server = PageServer({"/page": lambda: Page(b"hello\n"), "/broken": failing})
         await server.listen(LOOPBACK)
         try:
             await asyncio.wait_for(work(server), TIMEOUT_S)
@@ -33,7 +39,7 @@ def with_server(work: Callable[[Server], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def send(server: Server, data: bytes, *, eof: bool = False) -> bytes:
+async def send(server: PageServer, data: bytes, *, eof: bool = False) -> bytes:
     """What comes back until the server closes."""
     reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
     try:
@@ -51,11 +57,11 @@ async def end(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def status(server: Server, data: bytes) -> int:
+async def status(server: PageServer, data: bytes) -> int:
     return int((await send(server, data)).split(b" ", 2)[1])
 
 
-async def answered(server: Server) -> bool:
+async def answered(server: PageServer) -> bool:
     """Whether a request gets an answer. Otherwise its connection is closed."""
     try:
         return bool(await send(server, b"GET /page HTTP/1.1\r\n\r\n"))
@@ -64,7 +70,7 @@ async def answered(server: Server) -> bool:
 
 
 def test_a_page_is_answered_with_its_length_and_the_connection_ends() -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         answer = await send(server, b"GET /page?x=1 HTTP/1.1\r\nHost: a\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -76,7 +82,7 @@ def test_a_page_is_answered_with_its_length_and_the_connection_ends() -> None:
 
 
 def test_head_has_the_same_head_and_no_body() -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         get = await send(server, b"GET /page HTTP/1.1\r\n\r\n")
         head = await send(server, b"HEAD /page HTTP/1.1\r\n\r\n")
         assert head == get.partition(b"hello")[0]
@@ -101,7 +107,7 @@ def test_head_has_the_same_head_and_no_body() -> None:
 def test_what_cannot_be_answered_gets_its_status(
     data: bytes, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         assert await status(server, data) == expected
         assert await status(server, b"GET /page HTTP/1.1\r\n\r\n") == 200
 
@@ -110,7 +116,7 @@ def test_what_cannot_be_answered_gets_its_status(
 
 
 def test_a_defect_shows_nothing_of_the_inside() -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         answer = await send(server, b"GET /broken HTTP/1.1\r\n\r\n")
         assert b"secret" not in answer
 
@@ -118,7 +124,7 @@ def test_a_defect_shows_nothing_of_the_inside() -> None:
 
 
 def test_a_request_that_ends_half_way_is_closed_without_an_answer() -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         assert await send(server, b"GET /pa", eof=True) == b""
 
     with_server(work)
@@ -127,14 +133,14 @@ def test_a_request_that_ends_half_way_is_closed_without_an_answer() -> None:
 def test_a_slow_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "HEAD_S_MAX", 0.05)
 
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         assert await status(server, b"GET /page HTTP/1.1\r\n") == 408
 
     with_server(work)
 
 
 def test_many_silent_connections_do_not_exceed_the_limit() -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         address = server.address
         silent = [
             await asyncio.open_connection(address.host, address.port)
@@ -151,7 +157,7 @@ def test_many_silent_connections_do_not_exceed_the_limit() -> None:
 
 def test_closing_drops_what_is_still_open() -> None:
     async def run() -> None:
-        server = Server({})
+        server = PageServer({})
         await server.listen(LOOPBACK)
         address = server.address
         reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -168,9 +174,9 @@ def test_closing_drops_what_is_still_open() -> None:
 
 
 def test_a_port_that_is_taken_is_refused_with_the_option_to_change() -> None:
-    async def work(server: Server) -> None:
+    async def work(server: PageServer) -> None:
         with pytest.raises(Unavailable, match="cannot listen at") as refused:
-            await Server({}).listen(server.address)
+            await PageServer({}).listen(server.address)
         assert "--http" in refused.value.hint
 
     with_server(work)
@@ -178,7 +184,7 @@ def test_a_port_that_is_taken_is_refused_with_the_option_to_change() -> None:
 
 def test_an_address_is_known_only_while_it_listens() -> None:
     with pytest.raises(Invalid, match="does not listen yet"):
-        _ = Server({}).address
+        _ = PageServer({}).address
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"^(`{3,})(\S*)\s*$")
-_COMMENT = re.compile(r"^<!--\s*(no-run|file):\s*(.+?)\s*-->$")
+_COMMENT = re.compile(r"^<!--\s*(no-run|file|server|needs):\s*(.+?)\s*-->$")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 _CODE_SPAN = re.compile(r"(`+)(.+?)\1")
@@ -19,13 +19,16 @@ _CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. A comment right before it may say ``no-run: reason`` or ``file: name``."""
+    """A fenced block. A comment right before it may say ``no-run: reason``, ``file: name``,
+    ``server: name`` or ``needs: program``."""
 
     language: str
     text: str
     line: int
     no_run: str | None = None
     file: str | None = None
+    server: str | None = None
+    needs: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ def blocks_of(path: Path) -> list[Block]:
                 line=index + 1,
                 no_run=said.get("no-run"),
                 file=said.get("file"),
+                server=said.get("server"),
+                needs=said.get("needs"),
             )
         )
         before = ""

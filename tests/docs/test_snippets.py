@@ -6,7 +6,11 @@ in a shell, ``>`` continues one, and the lines that follow are its output. ``...
 stands for anything. All of a file happens in one empty directory.
 
 A comment right before a block says ``file: name`` to put it there as a file in place of running
-it, or ``no-run: reason`` if it needs an account in a cloud.
+it, or ``no-run: reason`` if it needs an account in a cloud. With ``server: name`` its command runs
+on beside what follows, until the page ends; it must have printed what is shown. With
+``needs: program`` it is run where that program is installed.
+
+The ports of the broker, 9092 and 9644, stand for free ones, so that pages may be tried at once.
 """
 
 from __future__ import annotations
@@ -18,16 +22,24 @@ import inspect
 import io
 import os
 import re
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from docs.markdown_files import ROOT, Block, blocks_of, executed_files, name_of
+from signals import Program
 
 COMMAND_S_MAX = 120
+SERVER_S_MAX = 60
+BROKER_PORTS = ("9092", "9644")
 TRIED = [path for path in executed_files() if blocks_of(path)]
 WITH_SPARK = [path for path in TRIED if "stratalog.pipeline" in path.read_text(encoding="utf-8")]
 WITHOUT_SPARK = [path for path in TRIED if path not in WITH_SPARK]
@@ -42,8 +54,14 @@ class Page:
         self._runner = runner
         self._namespace: dict[str, object] = {"__name__": "__main__"}
         self._printed: str | None = None
+        self._servers: list[tuple[Program, Path]] = []
+        self._ports = {port: str(free_port()) for port in BROKER_PORTS}
+        kafka, http = self._ports.values()
         self._environment = {
             **os.environ,
+            "STRATALOG_LISTEN": f"127.0.0.1:{kafka}",
+            "STRATALOG_HTTP": f"127.0.0.1:{http}",
+            "STRATALOG_BOOTSTRAP": f"127.0.0.1:{kafka}",
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "NO_COLOR": "1",
             "PYTHONPATH": str(ROOT / "src"),
@@ -52,7 +70,12 @@ class Page:
         }
 
     def try_block(self, block: Block) -> None:
-        if block.file is not None:
+        if block.needs is not None and shutil.which(block.needs) is None:
+            return
+        block = replace(block, text=self._with_ports(block.text))
+        if block.server is not None:
+            self._start_server(block)
+        elif block.file is not None:
             (self._directory / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             self._run_python(block)
@@ -63,6 +86,43 @@ class Page:
             self._printed = None
             for line, command, output in commands_of(block):
                 self._run_command(line, command, output)
+
+    def end(self) -> None:
+        """End the servers of the page, each of which has to end in good order."""
+        for server, said in reversed(self._servers):
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(SERVER_S_MAX) == 0, said.read_text(encoding="utf-8")
+
+    def kill(self) -> None:
+        """Leave no server behind, however the page went."""
+        for server, _ in self._servers:
+            server.kill()
+            server.wait()
+
+    def _with_ports(self, text: str) -> str:
+        for port, free in self._ports.items():
+            text = text.replace(f":{port}", f":{free}")
+        return text
+
+    def _start_server(self, block: Block) -> None:
+        """Start the block's command, and wait until it has printed what is shown."""
+        ((line, command, output),) = commands_of(block)
+        said = self._directory / f"{block.server}.log"
+        with said.open("wb") as log:
+            server = Program(
+                ["sh", "-c", f"exec {command}"],
+                cwd=self._directory,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._servers.append((server, said))
+        deadline = time.monotonic() + SERVER_S_MAX
+        while not matches(printed := said.read_text(encoding="utf-8"), output):
+            ended = server.poll() is not None or time.monotonic() > deadline
+            assert not ended, f"{self._where(line)} shows\n{output}\nbut it printed\n{printed}"
+            time.sleep(0.02)
 
     def _run_python(self, block: Block) -> None:
         code = compile(
@@ -101,6 +161,13 @@ class Page:
 
     def _where(self, line: int) -> str:
         return f"{name_of(self._path)}:{line}"
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
 
 
 def commands_of(block: Block) -> Iterator[tuple[int, str, str]]:
@@ -160,9 +227,13 @@ def try_page(path: Path, tmp_path: Path, commands: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     with asyncio.Runner() as runner:
         page = Page(path, tmp_path, commands, runner)
-        for block in blocks_of(path):
-            if block.no_run is None:
-                page.try_block(block)
+        try:
+            for block in blocks_of(path):
+                if block.no_run is None:
+                    page.try_block(block)
+            page.end()
+        finally:
+            page.kill()
 
 
 @pytest.mark.parametrize("path", TRIED, ids=name_of)

@@ -3,8 +3,8 @@
 pages = await serve(Address.parse("127.0.0.1:9644"))   # /readyz: 503, opening
 pages.watch(context)                                   # /readyz: 200
 pages.stopping()                                       # /readyz: 503, stopping
-await pages.close()
+await server.close()
 """
 
-from stratalog.broker.http.pages import Pages, serve
+from stratalog.broker.http.pages import Server, serve
 from stratalog.broker.http.server import cannot_listen

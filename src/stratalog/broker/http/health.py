@@ -43,11 +43,13 @@ class Readiness:
         return not self.reasons
 
 
-def readiness(state: State, disk_failure: str | None) -> Readiness:
+def readiness(state: State, *, log_is_down: bool) -> Readiness:
     """What `/readyz` says. Pure."""
     reasons = [_REASONS[state]] if state in _REASONS else []
-    if disk_failure is not None:
-        reasons.append(f"the disk takes no more writes: {disk_failure}")
+    if log_is_down and state is State.SERVING:
+        reasons.append(
+            "the disk takes no more writes: look at the log, then start the broker again"
+        )
     return Readiness(state, tuple(reasons))
 
 

@@ -12,6 +12,7 @@ from stratalog.broker.context import BrokerContext, Meters
 from stratalog.broker.http.exposition import Family, Kind, Sample, single
 from stratalog.broker.http.process import Usage
 from stratalog.meter import Timing
+from stratalog.segments import DiskStats
 
 PREFIX = "stratalog_broker"
 
@@ -25,6 +26,8 @@ def families_of(context: BrokerContext, usage: Usage) -> Iterator[Family]:
     }
     yield Family(f"{PREFIX}_info", "gauge", "What runs here. Always 1.", (Sample(1, labels),))
     yield from traffic(context.meters)
+    yield from holdings(context)
+    yield from disk(context.disk.stats)
     yield from process(usage)
 
 
@@ -67,6 +70,30 @@ def traffic(meters: Meters) -> Iterator[Family]:
     yield _counter("fetched_bytes", "Bytes of record batches given out.", meters.fetched_bytes)
 
 
+def holdings(context: BrokerContext) -> Iterator[Family]:
+    """What the broker holds, and what its groups did."""
+    topics, groups = context.topics, context.groups
+    yield _gauge("topics", "Topics.", len(topics))
+    yield _gauge("partitions", "Partitions of all topics.", topics.partitions_count)
+    yield _gauge("groups", "Consumer groups, those without members included.", len(groups))
+    counted = groups.counters
+    yield _counter("group_rebalances", "Times that a group divided its work.", counted.rebalances)
+    yield _counter("group_commits", "Commits of offsets by groups.", counted.commits)
+    yield _counter(
+        "group_offsets_expired",
+        "Offsets of groups dropped because nobody came back for them.",
+        counted.offsets_expired,
+    )
+
+
+def disk(stats: DiskStats) -> Iterator[Family]:
+    """What the node's disk did: the counters of all partitions together."""
+    yield from _work("disk_sync", "synced batches of the write-ahead log", stats.syncs)
+    yield _counter("disk_entries", "Entries that were made durable.", stats.entries)
+    yield from _work("disk_flush", "flushed WAL files", stats.flushes)
+    yield from _work("disk_compaction", "major compactions", stats.major_compactions)
+
+
 def process(usage: Usage) -> Iterator[Family]:
     """Memory, processor time and descriptors."""
     if usage.resident_bytes is not None:
@@ -82,6 +109,18 @@ def _summary(api: str, timing: Timing) -> Iterator[Sample]:
     yield Sample(timing.p99_s, {"api": api, "quantile": "0.99"})
     yield Sample(timing.total_s, {"api": api}, "_sum")
     yield Sample(timing.count, {"api": api}, "_count")
+
+
+def _work(name: str, what: str, timing: Timing) -> Iterator[Family]:
+    """Number, bytes and time of something that the disk did again and again."""
+    samples = (
+        Sample(timing.p50_s, {"quantile": "0.5"}),
+        Sample(timing.p99_s, {"quantile": "0.99"}),
+        Sample(timing.total_s, {}, "_sum"),
+        Sample(timing.count, {}, "_count"),
+    )
+    yield Family(f"{PREFIX}_{name}_seconds", "summary", f"Time of {what}.", samples)
+    yield _counter(f"{name}_bytes", f"Bytes of {what}.", timing.bytes)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Family:

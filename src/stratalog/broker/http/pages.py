@@ -8,17 +8,17 @@ from stratalog.broker.http.health import State, health_page, readiness, readines
 from stratalog.broker.http.metrics import families_of
 from stratalog.broker.http.metrics import process as families_of_process
 from stratalog.broker.http.process import usage
-from stratalog.broker.http.server import Page, Server
+from stratalog.broker.http.server import Page, PageServer
 from stratalog.broker.options import Address
 
 
-class Pages:
+class Server:
     """An HTTP server that shows what a broker does. Probes see it before its data is open."""
 
     def __init__(self) -> None:
         self._context: BrokerContext | None = None
         self._state = State.OPENING
-        self._server = Server(
+        self._server = PageServer(
             {"/metrics": self._metrics, "/healthz": health_page, "/readyz": self._readiness}
         )
 
@@ -50,14 +50,12 @@ class Pages:
         return Page(exposition.render(found), exposition.CONTENT_TYPE)
 
     def _readiness(self) -> Page:
-        return readiness_page(readiness(self._state, self._disk_failure()))
-
-    def _disk_failure(self) -> str | None:
-        return None
+        is_down = self._context is not None and self._context.groups.is_down
+        return readiness_page(readiness(self._state, log_is_down=is_down))
 
 
-async def serve(where: Address) -> Pages:
+async def serve(where: Address) -> Server:
     """Begin to answer at this address. ``watch`` then tells what to answer."""
-    pages = Pages()
-    await pages.listen(where)
-    return pages
+    server = Server()
+    await server.listen(where)
+    return server

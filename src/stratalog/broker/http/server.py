@@ -43,7 +43,7 @@ Pages = Mapping[str, Callable[[], Page]]
 """What makes the page of each path, at the moment when it is asked for."""
 
 
-class Server:
+class PageServer:
     """The pages of a broker on a port of their own."""
 
     def __init__(self, pages: Pages) -> None:
