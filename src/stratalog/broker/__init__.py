@@ -1,8 +1,10 @@
 """The broker: one node, any published Kafka client.
 
+Broker          one open broker: ``async with Broker.open(options) as broker: broker.address``
 BrokerOptions   where it keeps its data, where it listens, and its limits
 """
 
+from stratalog.broker.broker import Broker
 from stratalog.broker.options import Address, BrokerOptions
 
-__all__ = ["Address", "BrokerOptions"]
+__all__ = ["Address", "Broker", "BrokerOptions"]

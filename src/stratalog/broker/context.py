@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stratalog.broker.options import Address, BrokerOptions
+from stratalog.broker.wire import Shared
 from stratalog.meter import Meter
 from stratalog.runtime import Runtime
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from stratalog.broker.groups import Groups
     from stratalog.broker.producer_ids import ProducerIds
     from stratalog.broker.topics import Topics
+    from stratalog.segments import Disk
 
 
 @dataclass(slots=True)
@@ -20,25 +22,39 @@ class Meters:
     requests: dict[str, Meter] = field(default_factory=dict)
     """By Kafka's name of the API."""
 
-    connections: int = 0
-    """Open now."""
-
-    connections_opened: int = 0
-    connections_refused: int = 0
-    """More than there may be."""
-
-    connections_broken: int = 0
-    """Closed by the broker because of what came in, or did not."""
+    traffic: Shared | None = None
+    """Of the port, when it is open."""
 
     produced_bytes: int = 0
     produced_records: int = 0
     fetched_bytes: int = 0
 
-    request_bytes: int = 0
-    """The memory that requests take now."""
-
     def request(self, name: str) -> Meter:
         return self.requests.get(name) or self.requests.setdefault(name, Meter())
+
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        return len(self.traffic.connections) if self.traffic else 0
+
+    @property
+    def connections_opened(self) -> int:
+        return self.traffic.opened if self.traffic else 0
+
+    @property
+    def connections_refused(self) -> int:
+        """There were as many as there may be."""
+        return self.traffic.refused if self.traffic else 0
+
+    @property
+    def connections_broken(self) -> int:
+        """Closed by the broker because of what came in, or did not."""
+        return self.traffic.broken if self.traffic else 0
+
+    @property
+    def request_bytes(self) -> int:
+        """The memory that requests take now."""
+        return self.traffic.memory.used if self.traffic else 0
 
 
 @dataclass(slots=True)
@@ -53,6 +69,7 @@ class BrokerContext:
     advertised: Address
     """Where clients are told to connect."""
 
+    disk: "Disk"
     topics: "Topics"
     groups: "Groups"
     producer_ids: "ProducerIds"
