@@ -8,6 +8,9 @@ from stratalog.broker.requests import (
     create_topics,
     delete_records,
     delete_topics,
+    group_admin,
+    group_membership,
+    group_offsets,
     metadata,
     offsets,
 )
@@ -21,6 +24,9 @@ MODULES: tuple[tuple[AnyApi, ...], ...] = (
     create_topics.APIS,
     delete_records.APIS,
     delete_topics.APIS,
+    group_admin.APIS,
+    group_membership.APIS,
+    group_offsets.APIS,
     metadata.APIS,
     offsets.APIS,
 )
