@@ -17,7 +17,6 @@ from typing import ClassVar, Final
 import msgspec
 
 from stratalog.errors import Corrupt, NotHappened
-from stratalog.invariants import invariant
 from stratalog.partitions.batch import Batch
 
 BATCHES_KEPT: Final = 5
@@ -214,16 +213,17 @@ class Producers:
             found = msgspec.msgpack.decode(snapshot, type=Snapshot)
         except msgspec.MsgspecError as error:
             raise Corrupt(f"the state of the producers is damaged: {error}") from None
-        if found.version != SNAPSHOT_VERSION or not all(each.batches for each in found.producers):
+        ids = {each.producer_id for each in found.producers}
+        if (
+            found.version != SNAPSHOT_VERSION
+            or len(ids) < len(found.producers)
+            or not all(each.batches for each in found.producers)
+        ):
             raise Corrupt(
                 "the state of the producers is not one that this version can read",
                 expected=SNAPSHOT_VERSION,
                 actual=found.version,
             )
-        invariant(
-            len({each.producer_id for each in found.producers}) == len(found.producers),
-            "a producer has one state",
-        )
         return cls(found.producers, producers_max=producers_max, expiry_us=expiry_us)
 
 

@@ -1,14 +1,16 @@
 """The kit with which this library is tested, for those who build on it.
 
     StoreConformance, LogConformance    subclass them to test a store of your own
+    PartitionLogConformance             the same for a partition of a topic
+    MemoryPartitionLog                  one in memory, whose commits a test may hold
     simulate, Simulation                run asyncio code in virtual time, from a seed
     FaultyStore, Faults, Crashed        a store that behaves as badly as its contract allows
     SimulatedFiles, PowerLost           a node's disk that loses power, fails and fills up
     DelayedStore, Latency               a store with the latencies of a distant one
     History, check_appends              was every acknowledged append kept, once, in order?
 
-The conformance classes need pytest (``pip install 'stratalog[testing]'``) and are loaded when
-they are first asked for.
+The conformance classes need pytest (``pip install 'stratalog[testing]'``), those of partitions
+``stratalog[broker]`` too. They are loaded when they are first asked for.
 """
 
 from importlib import import_module
@@ -33,6 +35,8 @@ from stratalog.testing.simulation import Node, SimulatedRuntime, Simulation, Tra
 
 if TYPE_CHECKING:
     from stratalog.testing.log_conformance import LogConformance
+    from stratalog.testing.memory_partition_log import MemoryPartitionLog
+    from stratalog.testing.partition_conformance import PartitionLogConformance
     from stratalog.testing.store_conformance import StoreConformance
 
 __all__ = [
@@ -50,8 +54,10 @@ __all__ = [
     "Latency",
     "LimitExceeded",
     "LogConformance",
+    "MemoryPartitionLog",
     "Node",
     "Operation",
+    "PartitionLogConformance",
     "Placed",
     "PowerLost",
     "Read",
@@ -71,6 +77,8 @@ __all__ = [
 
 _LOADED_WHEN_ASKED_FOR = {
     "LogConformance": "stratalog.testing.log_conformance",
+    "MemoryPartitionLog": "stratalog.testing.memory_partition_log",
+    "PartitionLogConformance": "stratalog.testing.partition_conformance",
     "StoreConformance": "stratalog.testing.store_conformance",
 }
 
