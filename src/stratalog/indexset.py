@@ -108,6 +108,14 @@ class IndexSet:
         return cls._of_bounds(bounds)
 
     @classmethod
+    def of_ranges(cls, firsts: Indexes, lasts: Indexes) -> IndexSet:
+        """From many ranges, each with its first and its last member. They may overlap."""
+        if not len(firsts):
+            return cls._of_bounds(_NO_BOUNDS)
+        _check_members(int(firsts.min()), int(lasts.max()))
+        return cls._of_bounds(_merged(np.column_stack([firsts, lasts + 1])))
+
+    @classmethod
     def union(cls, several: Iterable[IndexSet]) -> IndexSet:
         """The members of all of these sets."""
         bounds = [each._bounds for each in several]
@@ -209,6 +217,13 @@ class IndexSet:
         """For each of these indexes whether it is a member."""
         places = np.searchsorted(self._bounds, _as_indexes(indexes), side="right")
         return (places & 1).astype(np.bool_)
+
+    def meets(self, firsts: Indexes, lasts: Indexes) -> Mask:
+        """For each range, given by its first and its last index, whether it has a member."""
+        entered = np.searchsorted(self._bounds, firsts, side="right")
+        left = np.searchsorted(self._bounds, lasts, side="right")
+        inside: Mask = np.logical_or(entered & 1, left > entered)
+        return inside
 
     def count_in(self, within: range) -> int:
         """How many members lie in a range."""

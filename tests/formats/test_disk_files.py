@@ -253,13 +253,13 @@ class TestAnyBytes:
 
     def test_every_single_bit_of_a_head(self) -> None:
         for bit in range(8 * 64):
-            stored = bytearray(make_disk.segment()[:64])
+            stored = bytearray(make_disk.checkpoint_bytes()[:64])
             stored[bit // 8] ^= 1 << bit % 8
             with pytest.raises(Corrupt):
                 Head.from_bytes(bytes(stored), "a/path")
 
     def test_a_newer_major_is_refused_as_such_and_a_newer_minor_is_read(self) -> None:
-        stored = bytearray(make_disk.segment()[:64])
+        stored = bytearray(make_disk.checkpoint_bytes()[:64])
         for at, is_read in ((10, True), (8, False)):
             stored[at] += 1
             stored[60:] = crc32(stored[:60]).to_bytes(4, "little")

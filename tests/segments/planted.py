@@ -42,7 +42,11 @@ def acknowledge_before_the_sync() -> Iterator[None]:
     """A write counts when the kernel has it."""
 
     def hasty(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
-        parts = batch_parts(current.nonce, self.next_batch, [write.section for write in writes])
+        parts = batch_parts(
+            current.nonce,
+            self.next_batch,
+            [section for write in writes for section in write.sections],
+        )
         current.position += current.file.write_at(current.position, *parts)
         self.next_batch += 1
 

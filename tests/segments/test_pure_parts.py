@@ -120,7 +120,7 @@ def test_steps_that_do_not_ascend_are_corrupt(steps: tuple[tuple[int, int], ...]
 @given(st.lists(st.integers(1, 4), max_size=20))
 def test_steps_of_entries(epochs: list[int]) -> None:
     listed = sorted(epochs)
-    heads = Entries.following(0, 1, [b""] * len(listed)).heads
+    heads = Entries.following(0, 1, [b""] * len(listed)).heads.copy()
     heads["epoch"] = listed
     expected = [(at + 1, each) for at, each in enumerate(listed) if each not in listed[:at]]
     assert list(steps_of(heads)) == expected

@@ -86,7 +86,7 @@ def test_entries_keep_their_heads_and_payloads(previous: int, payloads: list[byt
     assert message.entries() == entries
 
 
-@given(st.binary() | st.binary().map(lambda data: b"SLT1" + data))
+@given(st.binary() | st.binary().map(lambda data: b"SLT2" + data))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     with contextlib.suppress(Corrupt, Invalid):
         message = decode_message(data)
@@ -131,7 +131,7 @@ def test_more_than_a_message_is_refused() -> None:
 
 def test_a_message_of_a_newer_version_says_so() -> None:
     with pytest.raises(Invalid, match="version"):
-        decode_message(b"SLT2" + encode_message(Ack(number=1))[4:])
+        decode_message(b"SLT3" + encode_message(Ack(number=1))[4:])
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_failure_that_is_no_business_of_the_other_side_means_that_nothing_come
 
 def framed(description: bytes, body: bytes = b"") -> bytes:
     """What a peer can send that means harm: the checksum fits."""
-    front = b"SLT1" + len(description).to_bytes(4, "little")
+    front = b"SLT2" + len(description).to_bytes(4, "little")
     return front + crc32(description).to_bytes(4, "little") + description + body
 
 

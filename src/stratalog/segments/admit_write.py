@@ -63,8 +63,8 @@ def without_checkpointed(
     """
     if previous >= checkpoint or entries.first > checkpoint:
         return previous, entries
-    known = entries.up_to(checkpoint)
-    if not lineage.numbered(known.heads):
+    known, above = entries.up_to(checkpoint), entries.above(checkpoint)
+    if len(known) + len(above) != len(entries) or not lineage.numbered(known.heads):
         raise Conflict(
             f"entries up to {known.last} were numbered under other epochs than those that the "
             f"checkpoint at {checkpoint} was made from",
@@ -72,7 +72,7 @@ def without_checkpointed(
             expected=lineage.up_to(checkpoint).steps,
             actual=steps_of(known.heads),
         )
-    return checkpoint, entries.above(checkpoint)
+    return checkpoint, above
 
 
 def admit(

@@ -1,12 +1,20 @@
 """What all parts of one running disk share: its files, its options, its counters."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stratalog.runtime import Runtime
+from stratalog.segments.format import Clock, Payload
 from stratalog.segments.io import File, FileSystem, in_sync_thread, typed
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.stats import Meters
+
+log = logging.getLogger(__name__)
+
+TimeOf = Callable[[str, Payload], int | None]
+"""The time of an entry in any unit, from the name of its partition and its payload; ``None`` if it
+has none. Called in threads, when a segment is written and when a time is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,23 @@ class DiskContext:
     meters: Meters
     remove_files: Callable[[Sequence[str]], None]
     """Removes files that no record of the journal names. Returns at once."""
+    time_of: TimeOf | None = None
+    """Tells the time of an entry, from the name of its partition and its payload."""
+
+    def clock_of(self, partition: str) -> Clock | None:
+        """The times of the entries of one partition, if anybody tells them."""
+        hook = self.time_of
+        if hook is None:
+            return None
+
+        def time_of(payload: Payload) -> int | None:
+            try:
+                return hook(partition, payload)
+            except Exception:
+                log.exception("the time of an entry of %r could not be told", partition)
+                return None
+
+        return time_of
 
     def new_nonce(self) -> str:
         """16 hex digits that distinguish a new file, in its name and in its head."""

@@ -14,15 +14,20 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
 from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
+from stratalog.segments.context import TimeOf
 from stratalog.segments.engine import Engine
 from stratalog.segments.format import (
+    NOTES,
+    NOTES_NAME,
     Created,
     Edit,
+    Entries,
     Layout,
     Removed,
     prepare_folders,
@@ -32,6 +37,7 @@ from stratalog.segments.format import (
     write_identity,
 )
 from stratalog.segments.io import FileSystem, LocalFiles, in_thread, typed_errors
+from stratalog.segments.notes import Notes
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
 from stratalog.segments.recover import (
@@ -49,6 +55,7 @@ from stratalog.segments.recover import (
 )
 from stratalog.segments.repair import with_advice
 from stratalog.segments.stats import DiskStats
+from stratalog.segments.submit_together import submit_together
 
 NAME_BYTES_MAX = 255
 
@@ -72,14 +79,19 @@ class Disk:
         options: DiskOptions | None = None,
         *,
         runtime: Runtime = DEFAULT_RUNTIME,
+        time_of: TimeOf | None = None,
     ) -> Disk:
         """Open a data directory, or create one. ``Conflict`` if another process has it open.
+
+        ``time_of`` tells the time of an entry, for ``Partition.first_at``.
 
         ``Corrupt`` if durable data is missing or damaged. Then nothing has been changed, and the
         hint says what ``stratalog disk repair`` would give up.
         """
         files = LocalFiles(path) if isinstance(path, str | os.PathLike) else path
-        opening = asyncio.ensure_future(cls._open(files, options or DiskOptions(), runtime))
+        opening = asyncio.ensure_future(
+            cls._open(files, options or DiskOptions(), runtime, time_of)
+        )
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -88,7 +100,9 @@ class Disk:
             raise
 
     @classmethod
-    async def _open(cls, files: FileSystem, options: DiskOptions, runtime: Runtime) -> Disk:
+    async def _open(
+        cls, files: FileSystem, options: DiskOptions, runtime: Runtime, time_of: TimeOf | None
+    ) -> Disk:
         with contextlib.ExitStack() as lock, typed_errors("opening the data directory"):
             files.make_folder("")
             try:
@@ -99,7 +113,7 @@ class Disk:
                     hint="Stop it first. `stratalog disk info` works beside it.",
                 ) from None
             try:
-                engine, disk_id = await _open_engine(files, options, runtime)
+                engine, disk_id = await _open_engine(files, options, runtime, time_of)
             except Corrupt as error:
                 raise await in_thread(partial(with_advice, error, files)) from error
             return cls(engine, disk_id, lock.pop_all())
@@ -118,7 +132,8 @@ class Disk:
     def partitions(self) -> list[str]:
         """The names of all partitions, sorted."""
         self._engine.must_be_open()
-        return sorted(each.name for each in self._engine.partitions.values())
+        partitions = self._engine.partitions.values()
+        return sorted(each.name for each in partitions if each.number != NOTES)
 
     async def partition(self, name: str, *, create: bool = True) -> Partition:
         """A partition, created if it does not exist. ``NotFound`` if ``create`` is false."""
@@ -164,7 +179,33 @@ class Disk:
 
     def _find(self, name: str) -> Partition | None:
         partitions = self._engine.partitions.values()
-        return next((each for each in partitions if each.name == name), None)
+        found = (each for each in partitions if each.name == name and each.number != NOTES)
+        return next(found, None)
+
+    # Writing
+
+    def submit(
+        self,
+        sections: Sequence[tuple[Partition, int, Entries]],
+        notes: Mapping[str, bytes | None] | None = None,
+    ) -> asyncio.Future[None]:
+        """Write to several partitions, and change notes: all of it becomes durable, or nothing.
+
+        Each section is a partition, the index that its entries follow, and the entries, as in
+        ``Partition.write``. A note that becomes ``None`` is removed. Admitted or refused at once;
+        ``Full`` if there is no room: await ``room``.
+        """
+        return submit_together(self._engine, sections, notes)
+
+    async def room(self) -> None:
+        """Wait until ``submit`` finds room. ``Full`` if there is none within ``timeout_s``."""
+        self._engine.must_be_open()
+        await self._engine.wal.back_pressure.room()
+
+    @property
+    def notes(self) -> Notes:
+        """A few durable values of the whole node."""
+        return self._engine.notes
 
     # The whole disk
 
@@ -207,7 +248,7 @@ class Disk:
 
 
 async def _open_engine(
-    files: FileSystem, options: DiskOptions, runtime: Runtime
+    files: FileSystem, options: DiskOptions, runtime: Runtime, time_of: TimeOf | None
 ) -> tuple[Engine, str]:
     identity = await in_thread(lambda: read_identity(files))
     found: Found | None = None
@@ -218,7 +259,8 @@ async def _open_engine(
         disk_id = identity.disk
         found = await in_thread(lambda: find(files, bytes.fromhex(disk_id)))
     disk = bytes.fromhex(disk_id)
-    engine = Engine(files, runtime, disk, options, found.replayed if found else None)
+    engine = Engine(files, runtime, disk, options, found.replayed if found else None, time_of)
+    engine.add_notes()
     try:
         if found is not None:
             await _recover(engine, found)
@@ -257,6 +299,7 @@ async def _recover(engine: Engine, found: Found) -> None:
         last = each
     for partition in engine.partitions.values():
         partition.recovered()
+    await engine.notes.recover()
     if found.closed is not None:
         must_match(found.closed, found.replayed, ends)
     await in_thread(lambda: _settle(files, found, last))
@@ -277,6 +320,8 @@ def _check_name(name: str) -> None:
         size = len(name.encode())
     except UnicodeEncodeError:  # half of a pair of surrogates
         size = 0
+    if name == NOTES_NAME:
+        raise Invalid(f"{name!r} is the partition of the node's notes", hint="Use Disk.notes.")
     if not 0 < size <= NAME_BYTES_MAX or not name.isprintable():
         raise Invalid(
             f"not a valid name of a partition: {name!r}",

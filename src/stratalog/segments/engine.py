@@ -11,17 +11,20 @@ threads only write, read and sync files.
 """
 
 import asyncio
+from collections.abc import Mapping
 
 from stratalog.errors import Closed, NotFound, Unavailable
 from stratalog.runtime import Runtime
-from stratalog.segments.context import DiskContext
-from stratalog.segments.format import CleanClose, FileEnd
+from stratalog.segments.context import DiskContext, TimeOf
+from stratalog.segments.format import NOTES, NOTES_NAME, CleanClose, FileEnd
 from stratalog.segments.io import FileSystem
 from stratalog.segments.maintenance import Checkpoints, Compactor, FileRemover, WalFlusher
+from stratalog.segments.notes import Notes
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
 from stratalog.segments.read import OpenSegments, Reader
 from stratalog.segments.stats import Meters
+from stratalog.segments.submit_together import submit_together
 from stratalog.segments.write_ahead import ClosedWal, FlushQueue, Journal, Replayed, Wal, Write
 
 
@@ -35,13 +38,14 @@ class Engine:
         disk: bytes,
         options: DiskOptions,
         found: Replayed | None,
+        time_of: TimeOf | None = None,
     ) -> None:
         self.partitions: dict[int, Partition] = {}
         self._open_segments = OpenSegments(files, disk, options)
         self.file_remover = FileRemover(files, on_removed=self._open_segments.forget)
         meters = Meters(asyncio.get_running_loop())
         self.context = context = DiskContext(
-            files, runtime, disk, options, meters, self.file_remover.remove
+            files, runtime, disk, options, meters, self.file_remover.remove, time_of
         )
         self.reader = Reader(self._open_segments, options)
         self.journal = journal = Journal(context, found)
@@ -55,7 +59,17 @@ class Engine:
         self.compactor = Compactor(context, journal, self._open_segments)
         self.checkpoints = Checkpoints(context, journal, self.wal, self.compactor)
         self._is_closed = False
+        self.notes = Notes(self)
+        """Of the whole node, in a partition of their own."""
         self._loops: list[asyncio.Task[None]] = []
+
+    def add_notes(self) -> None:
+        """The partition of the notes, unless the layout has it."""
+        if NOTES not in self.partitions:
+            self.partitions[NOTES] = Partition(self, NOTES, NOTES_NAME, None)
+
+    def submit_notes(self, changes: Mapping[str, bytes | None]) -> asyncio.Future[None]:
+        return submit_together(self, (), changes)
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -106,16 +120,25 @@ class Engine:
         return CleanClose(self.journal.number, journal, tuple(ends[path] for path in named))
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
+        written: dict[int, Partition] = {}
         for write in writes:
-            partition = self.partitions.get(write.section.partition)
-            if partition is not None:
-                partition.apply(wal, write.section)
-                partition.landed()
-            else:
-                write.refuse(NotFound("the partition was removed meanwhile"))
+            for section in write.sections:
+                number = section.partition
+                partition = self.partitions.get(number)
+                if partition is not None:
+                    partition.apply(wal, section)
+                    partition.landed()
+                    written[number] = partition
+                    if number == NOTES:
+                        self.notes.apply(section.entries)
+                else:
+                    write.refuse(NotFound("the partition was removed meanwhile"))
+        for partition in written.values():
+            partition.tell_listeners()
 
     def _failed(self, writes: list[Write]) -> None:
-        for number in dict.fromkeys(write.section.partition for write in writes):
+        sections = (section for write in writes for section in write.sections)
+        for number in dict.fromkeys(section.partition for section in sections):
             partition = self.partitions.get(number)
             if partition is not None:
                 partition.forget_in_flight()

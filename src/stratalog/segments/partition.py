@@ -5,22 +5,35 @@ Its log consists of the durable part (``DurableLog``), which can be read, and of
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from stratalog.errors import Conflict, NotFound, NotHappened, Trimmed
+from stratalog.errors import Conflict, Invalid, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.admit_write import Admitted, Tail, admit, check_write, without_checkpointed
 from stratalog.segments.context import DiskContext
-from stratalog.segments.format import NO_ENTRIES, Checkpoint, Entries, Entry, Lineage, Section
+from stratalog.segments.format import (
+    NO_ENTRIES,
+    Checkpoint,
+    Entries,
+    Entry,
+    Heads,
+    Lineage,
+    Payload,
+    Section,
+    SegmentFile,
+)
 from stratalog.segments.maintenance import Checkpoints, Compactor, HeldState, IncomingCheckpoint
 from stratalog.segments.read import DurableLog, Reader
-from stratalog.segments.write_ahead import Journal, Wal, Write
+from stratalog.segments.write_ahead import Journal, PartitionWrite, Wal
 
 WRITE_OVERHEAD_BYTES = 64
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,7 @@ class Partition(DurableLog):
         self._kept: list[int] = []
         """The indexes of the checkpoints that are being taken."""
         self._is_removed = False
+        self._listeners: tuple[Callable[[int], None], ...] = ()
         self._changing = asyncio.Lock()
         self._settled = asyncio.Event()
         """Set while no write is in flight."""
@@ -108,15 +122,22 @@ class Partition(DurableLog):
 
     # Writing
 
-    async def append(self, payloads: list[bytes], *, epoch: int | None = None) -> IndexSet:
+    async def append(
+        self,
+        payloads: Sequence[Payload],
+        *,
+        epoch: int | None = None,
+        spans: Sequence[int] | None = None,
+    ) -> IndexSet:
         """Write payloads at the end of the log. For the only writer of a partition.
 
-        The default epoch is that of the last write, and 1 in a new log.
+        The default epoch is that of the last write, and 1 in a new log. ``spans`` says how many
+        indexes each payload covers; by default, one.
         """
 
         def following() -> tuple[int, Entries]:
             under = max(self._tail.epoch, 1) if epoch is None else epoch
-            return self._tail.index, Entries.following(self._tail.index, under, payloads)
+            return self._tail.index, Entries.following(self._tail.index, under, payloads, spans)
 
         return await self._write(following)
 
@@ -130,6 +151,37 @@ class Partition(DurableLog):
         """
         return await self._write(lambda: (previous, entries))
 
+    def submit(self, previous: int, entries: Entries) -> asyncio.Future[IndexSet]:
+        """As ``write``, without a task: admitted or refused at once, and the future has the result.
+
+        ``Full`` at once if there is no room: await ``Disk.room``. Cancelling the future does not
+        stop the write.
+        """
+        self.must_take_writes()
+        check_write(previous, entries, self._context.options.write_bytes_max)
+        size = entries.stored_bytes + WRITE_OVERHEAD_BYTES
+        self._back_pressure.take(size)
+        try:
+            return self._submit(previous, entries, size)
+        except BaseException:
+            self._back_pressure.give_back(size)
+            raise
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """The last index and its epoch, including writes in flight: what the next write follows."""
+        return self._tail.index, self._tail.epoch
+
+    def on_durable(self, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call ``callback`` with the last durable index once for each batch of the WAL that has
+        writes of this partition, and after a cut. Returns a function that ends it."""
+        self._listeners = (*self._listeners, callback)
+
+        def end() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not callback)
+
+        return end
+
     async def _write(
         self, make: Callable[[], tuple[int, Entries]], *, is_alone: bool = False
     ) -> IndexSet:
@@ -138,6 +190,8 @@ class Partition(DurableLog):
         tail = (self._tail.index, self._tail.epoch)
         previous, entries = make()
         check_write(previous, entries, self._context.options.write_bytes_max)
+        if previous != self._tail.index:
+            await self._warm(self.layout.files_with(max(previous, 1), entries.last))
         size = entries.stored_bytes + WRITE_OVERHEAD_BYTES
         await self._back_pressure.wait_for_room(size)
         try:
@@ -153,30 +207,42 @@ class Partition(DurableLog):
         return await answer  # a cancelled caller only stops waiting
 
     def _submit(self, previous: int, entries: Entries, size: int) -> asyncio.Future[IndexSet]:
-        acknowledges = entries.indexes
-        previous, needed = without_checkpointed(
-            previous, entries, self.checkpoint_index, self.lineage
-        )
-        previous, needed = self._without_repeated(previous, needed)
+        answer: asyncio.Future[IndexSet] = self._context.meters.loop.create_future()
+        admitted = self.admitted(previous, entries)
+        if admitted is None:
+            self._back_pressure.give_back(size)
+            answer.set_result(entries.indexes)
+        else:
+            section = self.in_flight(admitted)
+            self._wal.put(PartitionWrite((section,), size, answer, entries))
+        return answer
+
+    def admitted(self, previous: int, entries: Entries) -> Admitted | None:
+        """Move the tail by a write. ``None`` if all of it is here already."""
+        if previous == self._tail.index:  # then nothing of it is here
+            return admit(self._tail, previous, entries, self._kept_up_to, is_known=True)
+        before, needed = self._without_checkpointed(previous, entries)
+        before, needed = self._without_repeated(before, needed)
         self._context.meters.skipped += len(entries) - len(needed)
         if not len(needed):
-            self._back_pressure.give_back(size)
-            answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
-            answer.set_result(acknowledges)
-            return answer
-        is_known = previous == self._tail.index or self._knows(previous)
-        admitted = admit(self._tail, previous, needed, self._kept_up_to, is_known=is_known)
-        return self._put(admitted, size, acknowledges)
+            return None
+        is_known = before == self._tail.index or self._knows(before)
+        if is_known and before < self._tail.index and needed.first_epoch > self._tail.epoch:
+            self._must_be_an_end(before)
+        return admit(self._tail, before, needed, self._kept_up_to, is_known=is_known)
 
-    def _put(
-        self, admitted: Admitted, size: int, acknowledges: IndexSet
-    ) -> asyncio.Future[IndexSet]:
-        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
+    def in_flight(self, admitted: Admitted) -> Section:
+        """What goes to the WAL now."""
         self._in_flight.append(admitted)
         self._settled.clear()
-        section = Section(self.number, admitted.previous, admitted.entries)
-        self._wal.put(Write(section, size, answer, acknowledges))
-        return answer
+        return Section(self.number, admitted.previous, admitted.entries)
+
+    def _without_checkpointed(self, previous: int, entries: Entries) -> tuple[int, Entries]:
+        """The write without entries that the checkpoint covers. Of these, some may be here."""
+        before, left = without_checkpointed(previous, entries, self.checkpoint_index, self.lineage)
+        if left is not entries:
+            self._must_be_here(entries.up_to(self.checkpoint_index))
+        return before, left
 
     def _without_repeated(self, previous: int, entries: Entries) -> tuple[int, Entries]:
         """The write without a durable prefix: a writer repeats what was not acknowledged."""
@@ -185,9 +251,53 @@ class Partition(DurableLog):
         repeated = entries.up_to(self._sequence_last)
         if not len(repeated) or any(admitted.overwrites for admitted in self._in_flight):
             return previous, entries
-        if self._knows(previous) and self.has_all_of(previous, repeated):
+        if self._knows(previous) and self.has_all_between(previous, repeated):
+            self._must_be_here(repeated)
             return repeated.last, entries.above(repeated.last)
         return previous, entries
+
+    def _must_be_here(self, repeated: Entries) -> None:
+        """``Conflict`` if one of the same index and epoch is here with other bytes."""
+        if len(repeated) and self.differs_from(repeated, self._heads_in):
+            raise Conflict(
+                f"entries from {repeated.first} to {repeated.last} are here under the same epochs, "
+                "with other bytes",
+                hint="An index and an epoch identify one entry. Find out which of two writers "
+                "had this epoch.",
+                expected=repeated.first,
+                actual=repeated.last,
+            )
+
+    def _heads_in(self, file: SegmentFile) -> Heads:
+        return self._disk.reader.heads_in(self.number, file)
+
+    async def _must_end_at(self, index: int) -> None:
+        """``Invalid`` if an index is in the middle of an entry. Segments are read in a thread."""
+        files = self.layout.files_with(index, index)
+        await self._warm([file for file in files if file.has_spans])
+        self._must_be_an_end(index)
+
+    async def _warm(self, files: Sequence[SegmentFile]) -> None:
+        if files:
+            await self._disk.reader.warm(self.number, files)
+
+    def _must_be_an_end(self, index: int) -> None:
+        """``Invalid`` if an entry covers an index and the next one too, durable or in flight."""
+        for admitted in reversed(self._in_flight):
+            if admitted.entries.first <= index <= admitted.entries.last:
+                is_split = admitted.entries.splits(index)
+                break
+            if admitted.overwrites and index >= admitted.previous:
+                is_split = False
+                break
+        else:
+            is_split = self.splits(index, self._heads_in)
+        if is_split:
+            raise Invalid(
+                f"index {index} of {self.name!r} is in the middle of an entry",
+                hint="A cut and a checkpoint lie at the end of an entry.",
+                actual=index,
+            )
 
     def _knows(self, previous: int) -> bool:
         """Whether an index is in the log, durable or in flight."""
@@ -227,6 +337,7 @@ class Partition(DurableLog):
         self._must_not_be_kept(after)
         if after >= self.last:
             return
+        await self._must_end_at(after)
         await self._back_pressure.wait_for_room(WRITE_OVERHEAD_BYTES)
         try:
             self.must_be_there()
@@ -235,8 +346,9 @@ class Partition(DurableLog):
             self._back_pressure.give_back(WRITE_OVERHEAD_BYTES)
             raise
         end = max(self.indexes.limit(after).last or 0, self.checkpoint_index)
-        cut = Admitted(end, NO_ENTRIES, overwrites=True)
-        answer = self._put(cut, WRITE_OVERHEAD_BYTES, EMPTY)
+        cut = self.in_flight(Admitted(end, NO_ENTRIES, overwrites=True))
+        answer: asyncio.Future[IndexSet] = asyncio.get_running_loop().create_future()
+        self._wal.put(PartitionWrite((cut,), WRITE_OVERHEAD_BYTES, answer, NO_ENTRIES))
         # At once: a cancelled caller does not stop it, and then others write again.
         self._tail = Tail(end, self.lineage.up_to(end).last_epoch)
         await asyncio.shield(answer)
@@ -272,6 +384,11 @@ class Partition(DurableLog):
     def _kept_up_to(self) -> int:
         return max(self.checkpoint_index, *self._kept, 0)
 
+    def must_take_writes(self) -> None:
+        """Raises why it takes no writes now."""
+        self.must_be_there()
+        self._must_not_change()
+
     def _must_not_change(self) -> None:
         if self._changing.locked():
             raise NotHappened(
@@ -306,6 +423,25 @@ class Partition(DurableLog):
             )
         raise NotFound(f"{self.name!r} has no entry {index}", expected=index, actual=self.last)
 
+    def fetch(self, index: int, bytes_max: int) -> Entries | None:
+        self.must_be_there()
+        return super().fetch(index, bytes_max)
+
+    async def fetch_stored(self, index: int, bytes_max: int, *, writable: bool = False) -> Entries:
+        """As ``fetch``, from wherever the entries are. Every checksum is verified.
+
+        Entries of one segment come in one buffer, in which they lie one after another unless some
+        between them are dead: ``Entries.parts`` gives them as one view. It may give less than there
+        would be room for. ``writable``: the buffer is new and belongs to the caller.
+        """
+        return await self._disk.reader.fetch(self, index, bytes_max, writable=writable)
+
+    def first_at(self, time: int) -> int | None:
+        """The first index of the first segment or write that may have an entry of this time or a
+        later one: ``time_of`` of ``Disk.open`` tells the times. ``None`` if there is none."""
+        self.must_be_there()
+        return self.first_of_time(time, self._context.clock_of(self.name))
+
     # Checkpoints and compaction
 
     async def checkpoint(self, index: int, state: bytes, live: IndexSet = EMPTY) -> None:
@@ -317,7 +453,9 @@ class Partition(DurableLog):
         """
         self.must_be_there()
         self._must_not_change()
-        await self._disk.checkpoints.take(self, index, state, live, self.keeping(index))
+        await self._disk.checkpoints.take(
+            self, index, state, live, self.keeping(index), lambda: self._must_end_at(index)
+        )
 
     def _incoming(self, checkpoint: Checkpoint) -> IncomingCheckpoint:
         self.must_be_there()
@@ -352,6 +490,23 @@ class Partition(DurableLog):
         # Not compared with ``last``: a write in flight may be about to cut the log off.
         if self._tail.index < checkpoint.index:
             self._tail.index, self._tail.epoch = checkpoint.index, checkpoint.epoch
+
+    def tell_listeners(self) -> None:
+        """A batch with writes of this partition is durable."""
+        for callback in self._listeners:
+            try:
+                callback(self.last)
+            except Exception:
+                log.exception("a listener of %r failed", self.name)
+
+    def restore_tail(self, tail: Tail) -> None:
+        """A write of several sections was refused: this one was admitted in vain."""
+        self._tail = tail
+
+    @property
+    def tail_now(self) -> Tail:
+        """A copy, for ``restore_tail``."""
+        return replace(self._tail)
 
     def landed(self) -> None:
         """The oldest write in flight is durable."""

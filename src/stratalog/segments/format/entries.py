@@ -1,21 +1,26 @@
 """Entries, in batches: an index, the epoch under which it was numbered, and opaque bytes.
 
-A batch is columnar everywhere: in a WAL file, in memory, in a segment file and on the wire.
+An entry covers a span of indexes: its own, and maybe some more. A batch of n records is one entry
+with a span of n. A batch of entries is columnar everywhere: in a WAL file, in memory, in a segment
+file and on the wire.
 
-    heads      index  u64 | epoch  u64 | size  u32 | check  u32      24 bytes each, little-endian
-    payloads   one after another
+    heads      index  u64 | epoch  u32 | more  u32 | size  u32 | check  u32      24 bytes each,
+    payloads   one after another                                                 little-endian
+
+``more`` is the span less one. Formats before spans had an epoch of 64 bits in place of both, so
+their entries have a span of 1 unless they have an epoch that is too large.
 
 The only work per entry is its checksum. It is computed once, when the entry is made, and copied
 with the heads.
 
-``check`` is the CRC-32 of the payload, XORed with a mix of index, epoch and size, so that an entry
-in the place of another one is detected. Persisted: keep stable.
+``check`` is the CRC-32 of the payload, XORed with a mix of index, epoch, span and size, so that an
+entry in the place of another one is detected. Persisted: keep stable.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -26,12 +31,19 @@ from stratalog.indexset import INDEX_MAX, IndexSet
 from stratalog.segments.format.checksum import crc32
 from stratalog.segments.format.slices import Slices
 
-HEAD = np.dtype([("index", "<u8"), ("epoch", "<u8"), ("size", "<u4"), ("check", "<u4")])
+HEAD = np.dtype(
+    [("index", "<u8"), ("epoch", "<u4"), ("more", "<u4"), ("size", "<u4"), ("check", "<u4")]
+)
 Heads = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.uint64]
+Indexes = npt.NDArray[np.int64]
 Payload = bytes | memoryview
 
-EPOCH_MAX = 2**63 - 1
+Clock = Callable[[Payload], int | None]
+"""Tells the time of an entry from its payload; ``None`` if it has none."""
+
+EPOCH_MAX = 2**32 - 1
+SPAN_MAX = 2**32
 PAYLOAD_BYTES_MAX = 2**32 - 1
 
 INDEX_FACTOR = 0x9E3779B97F4A7C15
@@ -39,7 +51,7 @@ EPOCH_FACTOR = 0xC2B2AE3D27D4EB4F
 SIZE_FACTOR = 0x165667B19E3779F9
 FEW = 32
 
-_HEAD = struct.Struct("<QQII")
+_HEAD = struct.Struct("<QIIII")
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -48,58 +60,101 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     index: int
     epoch: int
     payload: bytes
+    span: int = 1
+    """How many indexes it covers, from ``index`` on."""
+
+    @property
+    def last(self) -> int:
+        """The last index that it covers."""
+        return self.index + self.span - 1
 
 
 class Entries:
     """Entries in ascending order of their indexes, which may have gaps. Immutable."""
 
     __slots__ = (
+        "_head_bytes",
+        "_heads",
         "_indexes",
         "_payload_bytes",
         "first",
         "first_epoch",
-        "heads",
         "last",
         "last_epoch",
         "payloads",
     )
 
-    heads: Heads
     payloads: Sequence[Payload]
-    """May be views of a buffer that was read from a file. Iterating over the entries gives
-    bytes."""
+    """May be views of a buffer that was read from a file, or of a caller's memory. Iterating over
+    the entries gives bytes."""
 
     first: int
     """The lowest index; 0 if there are no entries."""
 
     last: int
-    """The highest index; 0 if there are no entries."""
+    """The highest index that is covered; 0 if there are no entries."""
 
     first_epoch: int
     last_epoch: int
 
     def __init__(self, heads: Heads, payloads: Sequence[Payload]) -> None:
         """From heads with their payloads. ``following`` and ``of`` compute heads."""
-        self.heads = heads
+        self._heads: Heads | None = heads
+        self._head_bytes: bytes | None = None
         self.payloads = payloads
         if len(heads):
             self.first, self.first_epoch, *_ = heads.item(0)
-            self.last, self.last_epoch, *_ = heads.item(-1)
+            start, self.last_epoch, more, *_ = heads.item(-1)
+            self.last = start + more
         else:
             self.first = self.last = self.first_epoch = self.last_epoch = 0
         self._indexes: IndexSet | None = None
         self._payload_bytes: int | None = None
 
     @classmethod
-    def following(cls, previous: int, epoch: int, payloads: Sequence[bytes]) -> Entries:
-        """Entries with the indexes after ``previous``, in one epoch."""
-        if len(payloads) <= FEW and type(previous) is int and type(epoch) is int:
-            kept = _kept(payloads)
-            if kept:
-                last = previous + len(kept)
-                _check((previous + 1, last), (epoch, epoch), max(map(len, kept)))
-            return cls(_few_heads(previous + 1, epoch, kept), kept)
-        return cls._made(np.arange(previous + 1, previous + 1 + len(payloads)), epoch, payloads)
+    def following(
+        cls,
+        previous: int,
+        epoch: int,
+        payloads: Sequence[Payload],
+        spans: Sequence[int] | None = None,
+    ) -> Entries:
+        """Entries with the indexes after ``previous``, in one epoch.
+
+        ``spans`` says how many indexes each of them covers; by default, one. A payload is kept
+        without a copy: nobody may change the memory of a view any more.
+        """
+        kept = _kept(payloads)
+        if spans is not None and len(spans) != len(kept):
+            raise Invalid(f"{len(kept)} payloads have {len(spans)} spans")
+        if 0 < len(kept) <= FEW and type(previous) is int and type(epoch) is int:
+            return cls._few(previous, epoch, kept, [1] * len(kept) if spans is None else spans)
+        widths = _spans(spans, len(kept))
+        starts = np.cumsum(widths) - widths + (previous + 1)
+        return cls._made(starts, epoch, widths, kept)
+
+    @classmethod
+    def _few(
+        cls, previous: int, epoch: int, payloads: tuple[Payload, ...], spans: Sequence[int]
+    ) -> Entries:
+        """As ``_made``. For few entries this is faster than NumPy, which is not used at all."""
+        if set(map(type, spans)) != {int} or min(spans) < 1 or max(spans) > SPAN_MAX:
+            raise _wrong_span()
+        sizes = list(map(len, payloads))
+        last = previous + sum(spans)
+        _check((previous + 1, last), (epoch, epoch), max(sizes))
+        heads, index = [], previous + 1
+        for payload, size, span in zip(payloads, sizes, spans, strict=True):
+            number = epoch | span - 1 << 32
+            mixed = (index * INDEX_FACTOR + number * EPOCH_FACTOR + size * SIZE_FACTOR) % 2**64
+            heads.append(_HEAD.pack(index, epoch, span - 1, size, crc32(payload) ^ mixed >> 32))
+            index += span
+        made = cls.__new__(cls)
+        made._heads, made._head_bytes, made.payloads = None, b"".join(heads), payloads
+        made.first, made.last = previous + 1, last
+        made.first_epoch = made.last_epoch = epoch
+        made._indexes, made._payload_bytes = None, sum(sizes)
+        return made
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Entries:
@@ -110,18 +165,19 @@ class Entries:
             epochs = np.array([entry.epoch for entry in listed], dtype=np.int64)
         except OverflowError:
             raise Invalid(f"indexes go to {INDEX_MAX}, and epochs to {EPOCH_MAX}") from None
-        if (indexes[1:] <= indexes[:-1]).any():
-            raise Invalid("the indexes of entries ascend", hint="Sort them; none comes twice.")
+        spans = _spans([entry.span for entry in listed], len(listed))
+        if (indexes[1:] - indexes[:-1] < spans[:-1]).any():
+            raise Invalid("the indexes of entries ascend", hint="Sort them; none is covered twice.")
         if (epochs[1:] < epochs[:-1]).any():
             raise Invalid("the epochs of entries do not descend")
-        return cls._made(indexes, epochs, [entry.payload for entry in listed])
+        return cls._made(indexes, epochs, spans, _kept([entry.payload for entry in listed]))
 
     @classmethod
     def _made(
-        cls, indexes: npt.NDArray[np.int64], epochs: object, payloads: Sequence[bytes]
+        cls, indexes: Indexes, epochs: object, spans: Indexes, kept: tuple[Payload, ...]
     ) -> Entries:
-        kept = _kept(payloads)
-        # Three columns of 64 bits, of which the last has the size below and the check above.
+        # Three columns of 64 bits: the second has the epoch below and the span above, the last one
+        # the size below and the check above.
         columns = np.empty((len(kept), 3), dtype="<u8")
         heads = columns.view(HEAD).reshape(len(kept))
         if not len(kept):
@@ -134,7 +190,9 @@ class Entries:
         except (TypeError, OverflowError, ValueError) as error:
             raise Invalid(f"these are no entries: {error}") from None
         ends = (columns.item(0, 1), columns.item(-1, 1))
-        _check((indexes.item(0), indexes.item(-1)), ends, int(sizes.max()))
+        last = indexes.item(-1) + spans.item(-1) - 1
+        _check((indexes.item(0), last), ends, int(sizes.max()))
+        columns[:, 1] |= (spans - 1).astype(np.uint64) << np.uint64(32)
         checks ^= _identity(columns[:, 0], columns[:, 1], sizes)
         checks <<= 32
         columns[:, 2] = checks | sizes
@@ -159,7 +217,7 @@ class Entries:
 
     def __iter__(self) -> Iterator[Entry]:
         indexes, epochs = self.heads["index"].tolist(), self.heads["epoch"].tolist()
-        return map(Entry, indexes, epochs, map(bytes, self.payloads))
+        return map(Entry, indexes, epochs, map(bytes, self.payloads), self.spans.tolist())
 
     def __repr__(self) -> str:
         return f"Entries({self.indexes!r}, {self.payload_bytes} bytes)"
@@ -174,13 +232,47 @@ class Entries:
     __hash__ = None  # type: ignore[assignment]
 
     @property
+    def heads(self) -> Heads:
+        """Of few entries they are made when somebody asks: most writes need only their bytes."""
+        if self._heads is None:
+            self._heads = np.frombuffer(self._head_bytes or b"", dtype=HEAD)
+        return self._heads
+
+    @property
+    def head_bytes(self) -> bytes:
+        """The heads as they are stored."""
+        return self.heads.tobytes() if self._head_bytes is None else self._head_bytes
+
+    @property
+    def has_no_gaps(self) -> bool:
+        """Whether they cover all from the first index to the last one."""
+        return (
+            self._head_bytes is not None
+            or len(self) == self.last - self.first + 1
+            or (self.indexes.range_count == 1)
+        )
+
+    @property
     def indexes(self) -> IndexSet:
+        """All indexes that are covered."""
         if self._indexes is None:
-            if len(self.heads) and self.last - self.first + 1 == len(self.heads):
+            count = len(self)
+            if count and (self._head_bytes is not None or self.last - self.first < count):
                 self._indexes = IndexSet(range(self.first, self.last + 1))
             else:
-                self._indexes = IndexSet.of(self.heads["index"].astype(np.int64))
+                self._indexes = covered(self.heads)
         return self._indexes
+
+    @property
+    def spans(self) -> Indexes:
+        """How many indexes each entry covers."""
+        spans: Indexes = self.heads["more"].astype(np.int64) + 1
+        return spans
+
+    @property
+    def ends(self) -> Indexes:
+        """The last index that each entry covers."""
+        return ends_of(self.heads)
 
     @property
     def payload_bytes(self) -> int:
@@ -194,30 +286,55 @@ class Entries:
     @property
     def stored_bytes(self) -> int:
         """Their size in a file: heads and payloads."""
-        return self.payload_bytes + self.heads.nbytes
+        return self.payload_bytes + len(self) * HEAD.itemsize
 
     def part(self, start: int, stop: int) -> Entries:
         """By position, not by index."""
         return Entries(self.heads[start:stop], self.payloads[start:stop])
 
     def up_to(self, last: int) -> Entries:
-        """The entries at or below an index."""
-        return self.part(0, int(np.searchsorted(self.heads["index"], last, side="right")))
+        """The entries that end at or below an index."""
+        return self.part(0, int(np.searchsorted(self.ends, last, side="right")))
 
     def above(self, index: int) -> Entries:
-        """The entries above an index."""
+        """The entries that begin above an index."""
         start = int(np.searchsorted(self.heads["index"], index, side="right"))
         return self.part(start, len(self))
 
+    def fitting(self, index: int, bytes_max: int) -> Entries:
+        """The entries from the one that covers an index on, or from the next one: as many as have
+        so many bytes of payload together, and at least one."""
+        start = int(np.searchsorted(self.ends, index)) if index > self.first else 0
+        if not start and self.payload_bytes <= bytes_max:
+            return self
+        sizes = np.cumsum(self.heads["size"][start:], dtype=np.int64)
+        count = int(np.searchsorted(sizes, bytes_max, side="right"))
+        return self.part(start, start + max(count, 1))
+
     def select(self, wanted: IndexSet) -> Entries:
-        """The entries with the wanted indexes."""
-        chosen = wanted.contains(self.heads["index"].astype(np.int64))
+        """The entries that cover a wanted index."""
+        chosen = meets(wanted, self.heads)
         if chosen.all():
             return self
         payloads, places = self.payloads, np.flatnonzero(chosen)
         if isinstance(payloads, Slices):
             return Entries(self.heads[chosen], payloads.at(places))
         return Entries(self.heads[chosen], [payloads[place] for place in places.tolist()])
+
+    def time_max(self, time_of: Clock) -> int | None:
+        """The highest time of an entry."""
+        times = map(time_of, self.payloads)
+        return max((time for time in times if time is not None), default=None)
+
+    def splits(self, index: int) -> bool:
+        """Whether one entry covers an index and the next one too, so that nothing ends there."""
+        return splits(self.heads, index)
+
+    def copied(self) -> Entries:
+        """With all payloads in a buffer of their own, one after another, that may be changed."""
+        ends = np.cumsum(self.heads["size"], dtype=np.int64)
+        buffer = memoryview(bytearray().join(self.parts()))
+        return Entries(self.heads, Slices(buffer, ends - self.heads["size"], ends))
 
     def parts(self) -> Sequence[Payload]:
         """All payloads, one after another, in as few parts as possible."""
@@ -228,11 +345,37 @@ class Entries:
         return np.array_equal(self.heads, other.heads)
 
 
-def _kept(payloads: Sequence[bytes]) -> tuple[bytes, ...]:
+def _kept(payloads: Sequence[Payload]) -> tuple[Payload, ...]:
     kept = tuple(payloads)  # the caller may use its list again
-    if not set(map(type, kept)) <= {bytes}:
-        raise Invalid("a payload is bytes", hint="Use bytes(...), also for a memoryview.")
-    return kept
+    kinds = set(map(type, kept))
+    if kinds <= {bytes}:
+        return kept
+    if not kinds <= {bytes, memoryview}:
+        raise Invalid(
+            "a payload is bytes, or a memoryview of memory that does not change any more",
+            hint="Use bytes(...), or memoryview(...).",
+        )
+    try:
+        return tuple(each if type(each) is bytes else memoryview(each).cast("B") for each in kept)
+    except TypeError as error:
+        raise Invalid(f"a payload is contiguous: {error}", hint="Use bytes(...).") from None
+
+
+def _spans(spans: Sequence[int] | None, count: int) -> Indexes:
+    """``Invalid`` if one is not possible."""
+    if spans is None:
+        return np.ones(count, dtype=np.int64)
+    try:
+        widths = np.array(spans, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise _wrong_span() from None
+    if count and (int(widths.min()) < 1 or int(widths.max()) > SPAN_MAX):
+        raise _wrong_span()
+    return widths
+
+
+def _wrong_span() -> Invalid:
+    return Invalid(f"an entry covers 1 to {SPAN_MAX} indexes")
 
 
 def _check(indexes: tuple[int, int], epochs: tuple[int, int], largest: int) -> None:
@@ -240,19 +383,9 @@ def _check(indexes: tuple[int, int], epochs: tuple[int, int], largest: int) -> N
     if indexes[0] < 1 or indexes[1] > INDEX_MAX:
         raise Invalid(f"the indexes of entries go from 1 to {INDEX_MAX}")
     if not 1 <= epochs[0] <= epochs[1] <= EPOCH_MAX:
-        raise Invalid(f"epochs go from 1 to {EPOCH_MAX}")
+        raise Invalid(f"epochs go from 1 to {EPOCH_MAX}", actual=epochs)
     if largest > PAYLOAD_BYTES_MAX:
         raise Invalid(f"a payload has up to {PAYLOAD_BYTES_MAX} bytes", actual=largest)
-
-
-def _few_heads(first: int, epoch: int, payloads: Sequence[bytes]) -> Heads:
-    """As in ``Entries._made``. For few entries this is faster than NumPy."""
-    heads = []
-    for index, payload in enumerate(payloads, first):
-        size = len(payload)
-        mixed = (index * INDEX_FACTOR + epoch * EPOCH_FACTOR + size * SIZE_FACTOR) % 2**64
-        heads.append(_HEAD.pack(index, epoch, size, crc32(payload) ^ mixed >> 32))
-    return np.frombuffer(bytearray().join(heads), dtype=HEAD)
 
 
 def joined(several: Sequence[Entries]) -> Entries:
@@ -289,15 +422,76 @@ def cut(data: memoryview | bytes, sizes: npt.NDArray[np.int64]) -> list[bytes]:
 def damaged(heads: Heads, payloads: Sequence[Payload]) -> npt.NDArray[np.bool_]:
     """For each entry whether its payload is damaged."""
     checks = np.array(list(map(crc32, payloads)), dtype=np.uint32)
-    identity = _identity(heads["index"], heads["epoch"], heads["size"].astype(np.uint64))
+    sizes = heads["size"].astype(np.uint64)
+    identity = _identity(heads["index"], numbers_of(heads), sizes)
     wrong: npt.NDArray[np.bool_] = (checks ^ identity) != heads["check"]
     return wrong
 
 
-def _identity(indexes: Numbers, epochs: Numbers, sizes: Numbers) -> Numbers:
-    """The 32 bits that the check is XORed with: a mix of index, epoch and size."""
+def ends_of(heads: Heads) -> Indexes:
+    """The last index that each entry covers."""
+    ends: Indexes = heads["index"].astype(np.int64)
+    ends += heads["more"]
+    return ends
+
+
+def numbers_of(heads: Heads) -> Numbers:
+    """Epoch and span of each entry as one number: the epoch of formats before spans."""
+    numbers: Numbers = heads["more"].astype(np.uint64)
+    numbers <<= np.uint64(32)
+    numbers |= heads["epoch"]
+    return numbers
+
+
+def must_have_no_spans(heads: Heads, path: str) -> None:
+    """``Invalid`` if a file of a format before spans has an epoch that is too large today."""
+    wrong = heads["more"] > 0
+    if wrong.any():
+        head = heads[int(wrong.argmax())]
+        raise epoch_too_large(int(numbers_of(heads)[wrong].max()), path, int(head["index"]))
+
+
+def epoch_too_large(epoch: int, path: str, index: int) -> Invalid:
+    """Formats before spans had room for larger epochs."""
+    return Invalid(
+        f"{path} has entry {index} under epoch {epoch}, and epochs go to {EPOCH_MAX}",
+        hint="Open it with the version of stratalog that wrote it, and copy its entries under "
+        "smaller epochs.",
+        path=path,
+        expected=EPOCH_MAX,
+        actual=epoch,
+    )
+
+
+def splits(heads: Heads, index: int) -> bool:
+    """Whether one of the entries covers an index and the next one too."""
+    place = int(np.searchsorted(heads["index"], index, side="right")) - 1
+    if place < 0:
+        return False
+    start, _, more, *_ = heads.item(place)
+    return bool(start <= index < start + more)
+
+
+def covered(heads: Heads) -> IndexSet:
+    """All indexes that some entries cover."""
+    starts = heads["index"].astype(np.int64)
+    if not heads["more"].any():
+        return IndexSet.of(starts)
+    return IndexSet.of_ranges(starts, ends_of(heads))
+
+
+def meets(wanted: IndexSet, heads: Heads) -> npt.NDArray[np.bool_]:
+    """For each entry whether it covers a wanted index."""
+    starts = heads["index"].astype(np.int64)
+    if not heads["more"].any():
+        return wanted.contains(starts)
+    return wanted.meets(starts, ends_of(heads))
+
+
+def _identity(indexes: Numbers, numbers: Numbers, sizes: Numbers) -> Numbers:
+    """The 32 bits that the check is XORed with: a mix of index, epoch, span and size."""
     mixed: Numbers = indexes * INDEX_FACTOR
-    mixed += epochs * EPOCH_FACTOR
+    mixed += numbers * EPOCH_FACTOR
     mixed += sizes * SIZE_FACTOR
     mixed >>= 32
     return mixed

@@ -7,7 +7,7 @@
 
 The kind defines ``number`` and ``first``. A newer major is refused, a newer minor is read. Journals
 and WAL files have a major of their own: with 2 came the size in their first record, and the second
-copy of each record of a journal.
+copy of each record of a journal; with 3, entries with spans. Segments with these have 2.
 
 **Frames** follow the head of a file that grows: WAL files and journals.
 
@@ -31,8 +31,14 @@ from stratalog.errors import Corrupt, Invalid
 from stratalog.segments.format.checksum import crc32
 
 MAJOR, MINOR = 1, 0
-GROWING_MAJOR = 2
+GROWING_MAJOR = 3
 """Of files that grow: journals and WAL files."""
+SIZED_MAJOR = 2
+"""From this on, journals and WAL files have a size from the start, and records come twice."""
+SPANS_MAJOR = 3
+"""From this on, an entry in a WAL file may cover several indexes."""
+SEGMENT_MAJOR = 2
+"""From this on, an entry in a segment may cover several indexes."""
 HEAD_BYTES = 64
 
 _MAGIC = b"STRATADK"
@@ -40,7 +46,7 @@ _HEAD = struct.Struct("<8sHH4s16s8sQQ4xI")
 _FRAME_MAGIC = b"SLFR"
 _FRAME = struct.Struct("<4sI8sQQI")
 FRAME_BYTES = _FRAME.size
-_MAJORS = {b"JRN1": GROWING_MAJOR, b"WAL1": GROWING_MAJOR}
+_MAJORS = {b"JRN1": GROWING_MAJOR, b"WAL1": GROWING_MAJOR, b"SEG1": SEGMENT_MAJOR}
 _ZEROS = bytes(1 << 20)
 
 

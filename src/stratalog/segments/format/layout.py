@@ -19,6 +19,10 @@ from stratalog.segments.format.checkpoint_file import live_path
 from stratalog.segments.format.lineage import Lineage
 from stratalog.segments.format.set_hooks import decode_set, encode_set
 
+NOTES = 0
+"""The number of the partition of the node's notes. No record creates it: it is always there."""
+NOTES_NAME = "(notes)"
+
 
 class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A segment file and its valid entries."""
@@ -35,6 +39,20 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The range of WAL files that its entries came from."""
     entries: int
     """The number of entries in the file, valid or not."""
+    covers: int = 0
+    """How many indexes they cover; 0: as many as there are entries."""
+    time_max: int | None = None
+    """The highest time of an entry, if that was asked for when it was written."""
+
+    @property
+    def index_count(self) -> int:
+        """How many indexes its entries cover, valid or not."""
+        return self.covers or self.entries
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether an entry may cover several indexes. If not, each index ends an entry."""
+        return self.index_count != self.entries
 
     def cut_after(self, index: int) -> Self:
         if self.indexes.last is None or self.indexes.last <= index:
@@ -137,6 +155,20 @@ class Layout(msgspec.Struct, frozen=True):
     next_batch: int = 1
     """The first batch that is not in segments."""
 
+    def find(self, number: int) -> PartitionLayout | None:
+        """The files of a partition, if it is there."""
+        found = self.partitions.get(number)
+        if found is None and number == NOTES:
+            return PartitionLayout(NOTES, NOTES_NAME)
+        return found
+
+    def partition(self, number: int) -> PartitionLayout:
+        """``KeyError`` if it is not there."""
+        found = self.find(number)
+        if found is None:
+            raise KeyError(number)
+        return found
+
     @property
     def paths(self) -> set[str]:
         """All files that count."""
@@ -225,8 +257,8 @@ class Flushed(msgspec.Struct, frozen=True, tag="flushed"):
     def applied(self, layout: Layout) -> Layout:
         partitions = dict(layout.partitions)
         for number, part in self.parts.items():
-            if number in partitions:
-                partitions[number] = partitions[number].flushed(part.cut_after, part.files)
+            if (found := layout.find(number)) is not None:
+                partitions[number] = found.flushed(part.cut_after, part.files)
         return msgspec.structs.replace(
             layout,
             partitions=partitions,
@@ -243,7 +275,7 @@ class Checkpointed(msgspec.Struct, frozen=True, tag="checkpointed"):
     dropped: tuple[str, ...] = ()
 
     def applied(self, layout: Layout) -> Layout:
-        left = layout.partitions[self.number].replaced(self.dropped, None)
+        left = layout.partition(self.number).replaced(self.dropped, None)
         return layout.having(msgspec.structs.replace(left, checkpoint=self.checkpoint))
 
 
@@ -255,7 +287,7 @@ class Replaced(msgspec.Struct, frozen=True, tag="replaced", omit_defaults=True):
     by: SegmentFile | None = None
 
     def applied(self, layout: Layout) -> Layout:
-        return layout.having(layout.partitions[self.number].replaced(self.sources, self.by))
+        return layout.having(layout.partition(self.number).replaced(self.sources, self.by))
 
 
 Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced

@@ -17,7 +17,7 @@ import numpy as np
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import INDEX_MAX, IndexSet
-from stratalog.segments.format.entries import Heads
+from stratalog.segments.format.entries import Heads, ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,10 @@ class Lineage:
         starts = np.array([index for index, _ in self.steps], dtype=np.uint64)
         epochs = np.array([0, *(epoch for _, epoch in self.steps)], dtype=np.uint64)
         places = np.searchsorted(starts, heads["index"], side="right")
-        return bool((places > 0).all() and (epochs[places] == heads["epoch"]).all())
+        if not bool((places > 0).all() and (epochs[places] == heads["epoch"]).all()):
+            return False
+        # An entry belongs to one epoch wholly.
+        return bool((np.searchsorted(starts, ends_of(heads), side="right") == places).all())
 
     def _ranges(self) -> dict[int, range]:
         """The indexes of each epoch. The newest is unbounded."""

@@ -21,8 +21,17 @@ import numpy.typing as npt
 from stratalog.errors import Corrupt
 from stratalog.indexset import IndexSet
 from stratalog.segments.format.checksum import crc32
-from stratalog.segments.format.entries import HEAD, NO_ENTRIES, Entries, Heads
-from stratalog.segments.format.frame import HEAD_BYTES, Head
+from stratalog.segments.format.entries import (
+    HEAD,
+    NO_ENTRIES,
+    Entries,
+    Heads,
+    covered,
+    ends_of,
+    meets,
+    must_have_no_spans,
+)
+from stratalog.segments.format.frame import HEAD_BYTES, SEGMENT_MAJOR, Head
 from stratalog.segments.format.slices import Positions, Slices
 from stratalog.segments.io import Buffer, File
 
@@ -100,11 +109,24 @@ class SegmentIndex:
         if head.number != partition:
             raise Corrupt(f"{path} is of partition {head.number}", path=path, expected=partition)
         heads = np.frombuffer(heads_data, dtype=HEAD)
+        if head.major < SEGMENT_MAJOR:
+            must_have_no_spans(heads, path)
         return cls(path, heads, np.cumsum(heads["size"], dtype=np.int64))
 
     @property
     def indexes(self) -> npt.NDArray[np.int64]:
+        """The first index of each entry."""
         return self.heads["index"].astype(np.int64)
+
+    @property
+    def lasts(self) -> npt.NDArray[np.int64]:
+        """The last index that each entry covers."""
+        return ends_of(self.heads)
+
+    @property
+    def covered(self) -> IndexSet:
+        """All indexes that its entries cover."""
+        return covered(self.heads)
 
     @property
     def bytes_in_memory(self) -> int:
@@ -117,23 +139,30 @@ class SegmentIndex:
 
     def bytes_of(self, wanted: IndexSet) -> int:
         """The size of some entries in a file."""
-        sizes = self.heads["size"][wanted.contains(self.indexes)]
+        sizes = self.heads["size"][meets(wanted, self.heads)]
         return int(sizes.sum(dtype=np.int64)) + len(sizes) * HEAD.itemsize
 
     def must_have(self, wanted: IndexSet) -> None:
-        """``Corrupt`` unless all these entries are in the file."""
-        lacking = len(wanted) - int(wanted.contains(self.indexes).sum())
+        """``Corrupt`` unless all these indexes are in the file."""
+        if self.heads["more"].any():
+            lacking = len(wanted - self.covered)
+        else:
+            lacking = len(wanted) - int(wanted.contains(self.indexes).sum())
         if lacking:
             raise Corrupt(
                 f"{self.path} lacks {lacking} entries that it should have", path=self.path
             )
+
+    def count_of(self, wanted: IndexSet) -> int:
+        """How many entries cover a wanted index."""
+        return int(meets(wanted, self.heads).sum())
 
     def chunks(self, wanted: IndexSet, bytes_max: int) -> Iterator[Places]:
         """The places of the wanted entries, in chunks of about ``bytes_max`` to be read.
 
         A larger entry is a chunk of its own.
         """
-        places = np.flatnonzero(wanted.contains(self.indexes))
+        places = np.flatnonzero(meets(wanted, self.heads))
         if not len(places):
             return
         ends, sizes = self.ends[places], self.heads["size"][places].astype(np.int64)
@@ -147,11 +176,34 @@ class SegmentIndex:
             yield places[start:stop]
             start, spent = stop, int(cost[stop - 1])
 
-    def entries_at(self, file: File, places: Places, scratch: Scratch | None = None) -> Entries:
+    def first_places(self, wanted: IndexSet, bytes_max: int) -> Places:
+        """The places of the first wanted entries: as many as have so many bytes of payload
+        together, and at least one."""
+        heads, first = self.heads, wanted.first or 0
+        start = max(0, int(np.searchsorted(heads["index"], first, side="right")) - 1)
+        before = int(self.ends[start - 1]) if start else 0
+        # A dead entry may lie among them, so at least one more than fits is looked at.
+        stop = int(np.searchsorted(self.ends, before + bytes_max, side="right")) + 2
+        places = start + np.flatnonzero(meets(wanted, heads[start:stop]))
+        sizes = np.cumsum(heads["size"][places], dtype=np.int64)
+        return places[: max(1, int(np.searchsorted(sizes, bytes_max, side="right")))]
+
+    def entries_at(
+        self,
+        file: File,
+        places: Places,
+        scratch: Scratch | None = None,
+        *,
+        writable: bool = False,
+    ) -> Entries:
         """The entries at these places, with verified checksums.
 
-        With a scratch, their payloads are views of it, valid until it is used again.
+        With a scratch, their payloads are views of it, valid until it is used again. ``writable``:
+        they are views of a new buffer that may be changed.
         """
+        if writable:
+            heads, slices = self.stored(file, places, Scratch(0))
+            return Entries.checked(heads.copy(), slices, self.path)
         heads, slices = self.stored(file, places, scratch)
         if scratch is None:
             return Entries.checked(heads, slices, self.path)

@@ -27,9 +27,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from stratalog.errors import Corrupt
-from stratalog.segments.format.entries import HEAD, NO_ENTRIES, Entries, Payload, cut
+from stratalog.segments.format.entries import (
+    HEAD,
+    NO_ENTRIES,
+    Entries,
+    Payload,
+    cut,
+    must_have_no_spans,
+)
 from stratalog.segments.format.frame import (
     HEAD_BYTES,
+    SPANS_MAJOR,
     Frame,
     Head,
     find_frame,
@@ -71,7 +79,7 @@ def batch_parts(nonce: bytes, number: int, sections: Sequence[Section]) -> list[
     table = b"".join(
         [_SECTION.pack(each.partition, len(each.entries), each.previous) for each in sections]
     )
-    heads = [each.entries.heads.tobytes() for each in sections]
+    heads = [each.entries.head_bytes for each in sections]
     descriptor = b"".join([table, *heads])
     descriptor = len(sections).to_bytes(4, "little") + descriptor
     body_bytes = sum(each.entries.payload_bytes for each in sections) + len(_END)
@@ -94,7 +102,11 @@ def batches(data: bytes, head: Head, path: str) -> Iterator[Batch]:
         return True
 
     for _ in frames(data, head, path, is_whole):
-        yield decoded.pop()
+        batch = decoded.pop()
+        if head.major < SPANS_MAJOR:
+            for section in batch.sections:
+                must_have_no_spans(section.entries.heads, path)
+        yield batch
 
 
 def batches_anywhere(data: bytes, path: str) -> Iterator[Batch]:

@@ -229,16 +229,17 @@ def _segment_report(
 ) -> SegmentReport:
     """The segment is opened only if it is partly live."""
     live_bytes = file.size - SEGMENT_OVERHEAD_BYTES if alive else 0
-    if alive and len(alive) != file.entries:
+    live_entries = file.entries if alive else 0
+    if alive and len(alive) != file.index_count:
         with opened(found.files, file.path) as segment:
             index = SegmentIndex.read(segment, found.disk, partition, file.path)
-        live_bytes = index.bytes_of(alive)
+        live_entries, live_bytes = index.count_of(alive), index.bytes_of(alive)
     return SegmentReport(
         path=file.path,
         first=file.indexes.first or 0,
         last=file.indexes.last or 0,
         entries=file.entries,
         bytes=file.size,
-        live_entries=len(alive),
+        live_entries=live_entries,
         live_bytes=live_bytes,
     )

@@ -5,6 +5,7 @@ the segments in which nothing lives any more: minor compaction. Before the recor
 counts, after it the new one.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -73,10 +74,12 @@ class Checkpoints:
         state: Buffer,
         live: IndexSet,
         keeping: AbstractContextManager[None],
+        must_end: Callable[[], Awaitable[None]],
     ) -> None:
         """A checkpoint of the partition's own log. A cancelled caller does not stop it.
 
-        While ``keeping`` is entered, nothing at or below ``index`` may be cut off.
+        While ``keeping`` is entered, nothing at or below ``index`` may be cut off. ``must_end``
+        raises ``Invalid`` if no entry ends there.
         """
 
         async def take() -> None:
@@ -91,6 +94,7 @@ class Checkpoints:
             made = Checkpoint(index, live, lineage, len(state), crc32(state))
             with keeping:
                 self._check(partition, made)
+                await must_end()
                 incoming = IncomingCheckpoint(self, partition, made)
                 try:
                     await incoming.write(state)
@@ -105,10 +109,10 @@ class Checkpoints:
         number = partition.number
 
         def record(layout: Layout) -> Edit | None:
-            if number not in layout.partitions:
+            current = layout.find(number)
+            if current is None:
                 return None
             self._check(partition, made)
-            current = layout.partitions[number]
             dead = dead_segments(current.files, made.live, made.index)
             return Checkpointed(
                 number, CheckpointFile(path, size, made.index), tuple(file.path for file in dead)
@@ -140,7 +144,7 @@ class Checkpoints:
                 return held
 
     def _current(self, partition: DurableLog) -> CheckpointFile | None:
-        layout = self.journal.layout.partitions.get(partition.number)
+        layout = self.journal.layout.find(partition.number)
         if layout is None:
             raise NotFound(f"partition {partition.name!r} was removed")
         return layout.checkpoint

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stratalog.indexset import INDEX_MAX, Indexes, IndexSet, Mask
+from stratalog.indexset import INDEX_MAX, IndexSet
 from stratalog.segments.format import SegmentFile
 from stratalog.segments.options import DiskOptions
 
@@ -36,22 +36,13 @@ def dead_segments(
     sets = [file.indexes for file in candidates]
     firsts = np.array([each.first for each in sets], dtype=np.int64)
     lasts = np.array([each.last for each in sets], dtype=np.int64)
-    entries = np.array([file.entries for file in candidates], dtype=np.int64)
+    indexes = np.array([file.index_count for file in candidates], dtype=np.int64)
     below = lasts <= checkpoint
-    alive = overlaps(live, firsts, lasts)
-    may_have_gaps = entries != lasts - firsts + 1
+    alive = live.meets(firsts, lasts)
+    may_have_gaps = indexes != lasts - firsts + 1
     for place in np.flatnonzero(below & alive & may_have_gaps).tolist():
         alive[place] = live.overlaps(candidates[place].indexes)
     return [candidates[place] for place in np.flatnonzero(below & ~alive).tolist()]
-
-
-def overlaps(live: IndexSet, firsts: Indexes, lasts: Indexes) -> Mask:
-    """For each range whether it contains a live index."""
-    bounds = live.bounds
-    entered = np.searchsorted(bounds, firsts, side="right")
-    left = np.searchsorted(bounds, lasts, side="right")
-    inside: Mask = np.logical_or(entered & 1, left > entered)
-    return inside
 
 
 @dataclass(frozen=True, slots=True)

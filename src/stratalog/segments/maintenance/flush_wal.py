@@ -49,6 +49,7 @@ class _Source:
     """The content of a memtable when its flush begins, and which indexes are needed."""
 
     partition: int
+    name: str
     wal: int
     previous: int
     runs: Sequence[Entries]
@@ -59,7 +60,7 @@ class _Source:
     def of(cls, log: DurableLog, table: Memtable) -> Self:
         keep = needed(log.live, log.checkpoint_index)
         runs = list(table.runs())
-        return cls(log.number, table.wal, table.previous or 0, runs, table.indexes, keep)
+        return cls(log.number, log.name, table.wal, table.previous or 0, runs, table.indexes, keep)
 
     def entries(self) -> Entries:
         """The needed entries: usually all, and then they are not filtered."""
@@ -150,7 +151,7 @@ class WalFlusher:
             raise typed(error, "writing segments", wal.path) from error
 
         def record(layout: Layout) -> Flushed:
-            present = {each: tables[each] for each in tables if each in layout.partitions}
+            present = {each: tables[each] for each in tables if layout.find(each) is not None}
             return Flushed(wal.number, next_batch, _parts(present, written))
 
         def applied(_: Edit) -> None:
@@ -170,6 +171,7 @@ class WalFlusher:
         written = []
         for source in sources:
             previous = source.previous
+            time_of = self._context.clock_of(source.name)
             for part in divided(
                 source.entries(),
                 options.segment_entries_max,
@@ -178,7 +180,7 @@ class WalFlusher:
                 nonce = self._context.new_nonce()
                 name = SegmentName(source.partition, source.wal, source.wal, nonce)
                 paths.append(name.path)
-                file = write_segment(self._context, name, previous, [part])
+                file = write_segment(self._context, name, previous, [part], time_of)
                 written.append((source.partition, file))
                 previous = part.last
         if written:

@@ -19,7 +19,7 @@ from collections.abc import Generator, Sequence
 from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.context import DiskContext
-from stratalog.segments.format import Edit, Entries, Layout, Replaced, Scratch, SegmentFile
+from stratalog.segments.format import Clock, Edit, Entries, Layout, Replaced, Scratch, SegmentFile
 from stratalog.segments.io import Tasks, in_thread, typed
 from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
 from stratalog.segments.maintenance.write_segment import SegmentName, write_segment
@@ -126,11 +126,12 @@ class Compactor:
         shares = []
         for file in files:
             alive = _alive(file, keep)
-            if len(alive) == file.entries:
-                shares.append(Share(file, len(alive), file.size, file.size))
+            if len(alive) == file.index_count:
+                shares.append(Share(file, file.entries, file.size, file.size))
                 continue
             with self._open_segments.using(partition, file.path) as (_, index):
-                shares.append(Share(file, len(alive), index.bytes_of(alive), index.stored_bytes))
+                live, size = index.count_of(alive), index.bytes_of(alive)
+                shares.append(Share(file, live, size, index.stored_bytes))
         return shares
 
     async def _rewrite(
@@ -140,7 +141,8 @@ class Compactor:
         name = SegmentName(partition.number, group[0].lowest, group[-1].highest, nonce)
         path = name.path
         try:
-            by = await in_thread(lambda: self._write(group, keep, name))
+            time_of = self._context.clock_of(partition.name)
+            by = await in_thread(lambda: self._write(group, keep, name, time_of))
         except (OSError, StratalogError) as error:
             self._context.remove_files([path])
             if isinstance(error, FileNotFoundError):
@@ -162,14 +164,20 @@ class Compactor:
         return by.size if by else 0
 
     def _write(
-        self, group: Sequence[SegmentFile], keep: IndexSet, name: SegmentName
+        self,
+        group: Sequence[SegmentFile],
+        keep: IndexSet,
+        name: SegmentName,
+        time_of: Clock | None,
     ) -> SegmentFile | None:
         """In a thread: a file with the needed entries of several; ``None`` if there are none."""
         alive = [(file, _alive(file, keep)) for file in group]
         if not any(wanted for _, wanted in alive):
             return None
+        time_max = _max_time(group)
         with contextlib.closing(self._needed(name.partition, alive)) as chunks:
-            written = write_segment(self._context, name, group[0].previous, chunks)
+            previous = group[0].previous
+            written = write_segment(self._context, name, previous, chunks, time_of, time_max)
         self._context.files.sync_folder("seg")
         return written
 
@@ -185,6 +193,13 @@ class Compactor:
                     index.must_have(wanted)
                     for places in index.chunks(wanted, self._context.options.read_bytes):
                         yield index.entries_at(opened, places, scratch)
+
+
+def _max_time(group: Sequence[SegmentFile]) -> int | None:
+    """Of several segments; nothing if one of them does not say."""
+    times = [file.time_max for file in group]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def _alive(file: SegmentFile, keep: IndexSet) -> IndexSet:

@@ -1,18 +1,18 @@
 """Writing a segment file, and describing it for the journal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from stratalog.indexset import IndexSet
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
     SEGMENT_KIND,
+    SEGMENT_MAJOR,
+    Clock,
     Entries,
     Head,
     SegmentContent,
     SegmentFile,
+    covered,
     steps_of,
 )
 from stratalog.segments.io import write_pieces
@@ -33,22 +33,42 @@ class SegmentName:
 
 
 def write_segment(
-    context: DiskContext, name: SegmentName, previous: int, chunks: Iterable[Entries]
+    context: DiskContext,
+    name: SegmentName,
+    previous: int,
+    chunks: Iterable[Entries],
+    time_of: Clock | None = None,
+    time_max: int | None = None,
 ) -> SegmentFile:
     """In a thread: a new synced file with entries that follow ``previous``. Sync the folder next.
 
-    Each chunk is written before the next one is requested.
+    Each chunk is written before the next one is requested. Without ``time_of``, the highest time of
+    its entries is ``time_max``.
     """
-    head = Head(SEGMENT_KIND, context.disk, bytes.fromhex(name.nonce), name.partition)
+    times: list[int | None] = [] if time_of else [time_max]
+    if time_of is not None:
+        chunks = _timed(chunks, time_of, times)
+    nonce = bytes.fromhex(name.nonce)
+    head = Head(SEGMENT_KIND, context.disk, nonce, name.partition, major=SEGMENT_MAJOR)
     content = SegmentContent(head, chunks)
     size = write_pieces(context.files, name.path, content.pieces())
+    indexes, entries = covered(content.heads), len(content.heads)
     return SegmentFile(
         path=name.path,
         size=size,
-        indexes=IndexSet.of(content.heads["index"].astype(np.int64)),
+        indexes=indexes,
         previous=previous,
         steps=steps_of(content.heads),
         lowest=name.lowest,
         highest=name.highest,
-        entries=len(content.heads),
+        entries=entries,
+        covers=len(indexes) if len(indexes) != entries else 0,
+        time_max=max((time for time in times if time is not None), default=None),
     )
+
+
+def _timed(chunks: Iterable[Entries], time_of: Clock, times: list[int | None]) -> Iterator[Entries]:
+    """The same chunks. ``times`` gets the highest time of each."""
+    for entries in chunks:
+        times.append(entries.time_max(time_of))
+        yield entries

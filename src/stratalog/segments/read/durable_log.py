@@ -7,20 +7,30 @@ A change is applied here only after it has become durable.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Protocol
+
+import numpy as np
 
 from stratalog.errors import Corrupt
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.format import (
+    EPOCH_MAX,
+    NO_ENTRIES,
     Checkpoint,
+    Clock,
     Entries,
+    Heads,
     Layout,
     Lineage,
     PartitionLayout,
     Section,
+    SegmentFile,
     check_sequence,
+    epoch_too_large,
+    joined,
     lineage_of,
+    meets,
+    splits,
     steps_of,
 )
 from stratalog.segments.read.memtable import Memtable
@@ -148,16 +158,95 @@ class DurableLog:
             return True
         return any(index in file.indexes for file in self.layout.files_with(index, index))
 
-    def has_all_of(self, previous: int, entries: Entries) -> bool:
-        """Whether exactly these entries are here between ``previous`` and the last of them.
-
-        An index and an epoch identify one entry, so segments need not be read for this.
-        """
+    def has_all_between(self, previous: int, entries: Entries) -> bool:
+        """Whether what is here between ``previous`` and the last of some entries has just their
+        indexes and epochs."""
         span = range(previous + 1, entries.last + 1)
-        if self.indexes.within(span) != entries.indexes or not self.lineage.numbered(entries.heads):
+        return self.indexes.within(span) == entries.indexes and self.lineage.numbered(entries.heads)
+
+    def differs_from(self, entries: Entries, heads_in: Callable[[SegmentFile], Heads]) -> bool:
+        """Whether an entry that is here is another one than that of the same index among these.
+
+        They are compared by their heads, so also by their checks. ``heads_in`` reads those of a
+        segment.
+        """
+        for table in self._tables:
+            for run in table.runs(entries.indexes):
+                if not entries.select(run.indexes).equals_head_by_head(run):
+                    return True
+        span = range(entries.first, entries.last + 1)
+        for file in self.layout.files_with(entries.first, entries.last):
+            valid = file.indexes.within(span) & entries.indexes
+            if valid:
+                heads = heads_in(file)
+                here = heads[meets(valid, heads)]
+                if not np.array_equal(entries.select(valid).heads, here):
+                    return True
+        return False
+
+    def splits(self, index: int, heads_in: Callable[[SegmentFile], Heads]) -> bool:
+        """Whether a durable entry covers an index and the next one too: nothing may end there."""
+        if index >= self.last or index in (0, self.checkpoint_index):
             return False
-        runs = chain.from_iterable(table.runs(IndexSet(span)) for table in self._tables)
-        return all(entries.select(run.indexes).equals_head_by_head(run) for run in runs)
+        for table in self._tables:
+            if (run := table.run_at(index)) is not None:
+                return run.splits(index)
+        for file in self.layout.files_with(index, index):
+            if file.has_spans and index in file.indexes:
+                return splits(heads_in(file), index)
+        return False
+
+    def fetch(self, index: int, bytes_max: int) -> Entries | None:
+        """The entries from the one that covers an index on, or from the next one, from memory.
+
+        As many as have ``bytes_max`` bytes of payload together, and at least one; none behind the
+        end. ``None`` if the first of them is in a segment: ``fetch_stored`` reads it.
+        """
+        if index > self._sequence_last:
+            return NO_ENTRIES
+        files = self.layout.files
+        if files and (files[-1].indexes.last or 0) >= index:
+            return None
+        left = bytes_max
+        found: list[Entries] = []
+        for table in self._tables:
+            for run in table.runs_from(index):
+                part = run
+                if run.first < index or run.payload_bytes > left:
+                    part = run.fitting(index, left)
+                    if found and part.payload_bytes > left:
+                        return joined(found)
+                found.append(part)
+                left -= part.payload_bytes
+                if part.last != run.last or left <= 0:
+                    return joined(found)
+        return joined(found)
+
+    def segments(self) -> list[tuple[int, int, int, int | None]]:
+        """First and last index, bytes and highest time of each segment, oldest first.
+
+        The time is ``None`` if nobody told it when the segment was written.
+        """
+        return [
+            (file.indexes.first or 0, file.indexes.last or 0, file.size, file.time_max)
+            for file in self.layout.files
+        ]
+
+    def first_of_time(self, time: int, time_of: Clock | None) -> int | None:
+        """The first index of the first segment or write that may have an entry of this time or a
+        later one. ``None`` if there is none.
+
+        A segment may have one if nobody told the times of its entries.
+        """
+        for file in self.layout.files:
+            if file.time_max is None or file.time_max >= time:
+                return file.indexes.first
+        for table in self._tables:
+            if time_of is None:
+                return next((run.first for run in table.runs()), None)
+            if (first := table.first_at(time, time_of)) is not None:
+                return first
+        return None
 
     def plan(self) -> tuple[PartitionLayout, list[Memtable]]:
         """The current files and memtables, for a reader."""
@@ -208,8 +297,15 @@ class DurableLog:
         self._take_up(wal, section)
 
     def recovered(self) -> None:
-        """All WAL files are replayed. ``Corrupt`` if a needed entry is missing."""
+        """All WAL files are replayed. ``Corrupt`` if a needed entry is missing.
+
+        ``Invalid`` if a version before spans has numbered entries under epochs that are too large
+        today.
+        """
         self._find_lineage()
+        if self.lineage.last_epoch > EPOCH_MAX:
+            index, epoch = self.lineage.steps[-1]
+            raise epoch_too_large(epoch, f"partition {self.name!r}", index)
         if self.gap is not None:
             raise self.gap.error(self.name, _RESTORE)
         if missing := self.live - self.indexes:

@@ -9,15 +9,17 @@ If entries that it has yielded were overwritten, it raises ``Conflict``: a calle
 of two histories.
 """
 
+import contextlib
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from stratalog.errors import Conflict, Corrupt
-from stratalog.indexset import EMPTY, IndexSet
-from stratalog.segments.format import Entries, PartitionLayout, SegmentFile
-from stratalog.segments.io import Tasks, typed
+from stratalog.indexset import EMPTY, INDEX_MAX, IndexSet
+from stratalog.segments.format import Entries, Heads, PartitionLayout, SegmentFile
+from stratalog.segments.io import Tasks, in_thread, typed
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.read.open_segments import OpenSegments
@@ -51,6 +53,8 @@ class Readable(Protocol):
     watches: set[Watch]
 
     def plan(self) -> Plan: ...
+
+    def fetch(self, index: int, bytes_max: int) -> Entries | None: ...
 
     def must_be_there(self) -> None: ...
 
@@ -101,6 +105,55 @@ class Reader:
         finally:
             log.watches.discard(watch)
 
+    def heads_in(self, partition: int, file: SegmentFile) -> Heads:
+        """The heads of all entries of a segment that a layout names. Reads, unless they are in the
+        cache: rarely, and a megabyte at most."""
+        try:
+            with self._readers.using(partition, file.path) as (_, index):
+                return index.heads
+        except OSError as error:
+            raise typed(error, "reading a segment", file.path) from error
+
+    async def warm(self, partition: int, files: Sequence[SegmentFile]) -> None:
+        """Read the heads of segments in a thread, so that ``heads_in`` need not."""
+
+        def read() -> None:
+            for file in files:
+                with self._readers.using(partition, file.path):
+                    pass
+
+        with contextlib.suppress(OSError, Corrupt):  # whoever needs them finds out
+            await self.tasks.run(in_thread(read))
+
+    async def fetch(self, log: Readable, index: int, bytes_max: int, *, writable: bool) -> Entries:
+        """As ``DurableLog.fetch``, also from a segment; less than there is room for where one ends.
+
+        ``writable``: the payloads lie in a new buffer that belongs to the caller.
+        """
+        watch = Watch()
+        log.watches.add(watch)
+        try:
+            while True:
+                log.must_be_there()
+                watch.reset()
+                found = log.fetch(index, bytes_max)
+                if found is not None:
+                    return found.copied() if writable else found
+                file = log.plan()[0].files_with(index, INDEX_MAX)[0]
+                some = partial(self._some, log.number, file, index, bytes_max, writable)
+                try:
+                    entries = await self.tasks.run(in_thread(some))
+                except FileNotFoundError:
+                    _must_be_replaced(Gone(file.path), log.plan())
+                    continue
+                except OSError as error:
+                    raise typed(error, "reading a segment", file.path) from error
+                after = watch.cut_after()
+                if after is None or after >= entries.last:
+                    return entries
+        finally:
+            log.watches.discard(watch)
+
     async def _follow(
         self, partition: int, plan: Plan, wanted: IndexSet
     ) -> AsyncGenerator[Entries]:
@@ -132,6 +185,19 @@ class Reader:
             raise typed(error, "reading a segment", file.path) from error
         finally:
             ahead.give_up()  # the thread may still be reading
+
+    def _some(
+        self, partition: int, file: SegmentFile, index: int, bytes_max: int, writable: bool
+    ) -> Entries:
+        """In a thread: the first valid entries of a segment from an index on."""
+        wanted = file.indexes.floor(index)
+        with self._readers.using(partition, file.path) as (opened, stored):
+            places = stored.first_places(wanted, bytes_max)
+            if len(places):
+                entries = stored.entries_at(opened, places, writable=writable)
+                if wanted.within(range(index, entries.last + 1)) <= entries.indexes:
+                    return entries
+            raise Corrupt(f"{file.path} lacks entries that it should have", path=file.path)
 
     def _chunks(self, partition: int, file: SegmentFile, wanted: IndexSet) -> Generator[Entries]:
         """In threads. The file stays open from the first chunk to the last."""

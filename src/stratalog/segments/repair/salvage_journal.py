@@ -9,6 +9,7 @@ from stratalog.errors import Corrupt
 from stratalog.segments.format import (
     GROWING_MAJOR,
     HEAD_BYTES,
+    SIZED_MAJOR,
     Frame,
     Head,
     Layout,
@@ -59,7 +60,7 @@ def _salvaged(files: ReadableFiles, path: str) -> Salvaged | None:
             frame = find_frame(data, position, nonce, last)
     if not last:
         return None
-    is_cut = major >= GROWING_MAJOR and len(data) < size
+    is_cut = major >= SIZED_MAJOR and len(data) < size
     highest = max([last, *(each.number for each in _frames(data, position, nonce))])
     return Salvaged(layout, path, number, last, highest, frame is None and not is_cut)
 

@@ -1,10 +1,12 @@
 """The messages between source and replica of a copy.
 
-    magic ``SLT1`` | description size u32 | CRC-32 of the description u32 | description | body
+    magic ``SLT2`` | description size u32 | CRC-32 of the description u32 | description | body
 
 The description is MessagePack, with the kind of message in ``type``, and has a checksum. The body
 is verified by checksums in the description: each payload by its head, a part of a state by the
 checksum of the state up to its end. So all bytes are verified, and none is summed twice.
+
+Version 2 knows entries with spans: version 1 would take them for larger epochs.
 """
 
 import struct
@@ -35,7 +37,7 @@ from stratalog.segments.format import (
     encode_set,
 )
 
-_MAGIC = b"SLT1"
+_MAGIC = b"SLT2"
 _FRONT = struct.Struct("<4sII")
 _WHERE = "a message"
 
@@ -92,7 +94,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=Tr
     @classmethod
     def of(cls, number: int, previous: int, entries: Entries) -> Self:
         body = b"".join(entries.parts())
-        return cls(number=number, previous=previous, heads=entries.heads.tobytes(), body=body)
+        return cls(number=number, previous=previous, heads=entries.head_bytes, body=body)
 
     def entries(self) -> Entries:
         """``Corrupt`` if they are damaged."""
@@ -105,8 +107,9 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put", omit_defaults=Tr
         indexes, epochs = heads["index"], heads["epoch"]
         if (
             not 0 <= self.previous < int(indexes[0])
-            or (indexes[1:] <= indexes[:-1]).any()
-            or int(indexes[-1]) > INDEX_MAX
+            or int(indexes.max()) > INDEX_MAX
+            or (indexes[1:] <= indexes[:-1] + heads["more"][:-1]).any()
+            or int(indexes[-1]) + int(heads["more"][-1]) > INDEX_MAX
             or (epochs[1:] < epochs[:-1]).any()
             or not 1 <= int(epochs[0]) <= int(epochs[-1]) <= EPOCH_MAX
         ):

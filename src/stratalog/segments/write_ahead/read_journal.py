@@ -27,6 +27,7 @@ from stratalog.errors import Corrupt
 from stratalog.segments.format import (
     GROWING_MAJOR,
     HEAD_BYTES,
+    SIZED_MAJOR,
     Edit,
     Frame,
     Head,
@@ -124,7 +125,7 @@ def replay_bytes(data: bytes, disk: bytes, path: str) -> Replayed | None:
     found = _continued(Replayed(Layout(), path, head.number, 0, major=head.major), head, data)
     if not found.last_record:
         return None
-    if head.major >= GROWING_MAJOR and found.size != len(data):
+    if head.major >= SIZED_MAJOR and found.size != len(data):
         raise Corrupt(
             f"{path} has {len(data)} bytes instead of {found.size}",
             hint="Keep it. Restore this node's data from other replicas.",
@@ -151,7 +152,7 @@ def _continued(before: Replayed, head: Head, data: bytes, left_out: int = 0) -> 
     while not is_single and (frame := _record_at(view, position, head.nonce, number)) is not None:
         edit = decode_edit(frame.descriptor, before.path)
         end = position = frame.end
-        if head.major >= GROWING_MAJOR:
+        if head.major >= SIZED_MAJOR:
             is_single = not _is_second(_record_at(view, end, head.nonce, number), frame)
             end += frame.end - frame.start
             position = frame.end if is_single else end
@@ -189,7 +190,7 @@ def _nothing_may_follow(
     later = find_frame(data, position, head.nonce, number)
     if later is None:
         return
-    is_copy = is_single or (head.major >= GROWING_MAJOR and later.number == number)
+    is_copy = is_single or (head.major >= SIZED_MAJOR and later.number == number)
     if not is_copy:
         raise damaged_before(later, path, position, number)
     damaged = number - 1 if is_single else number

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from stratalog.errors import NotHappened, StratalogError, Unknown
@@ -25,6 +25,7 @@ from stratalog.segments.format import (
     GROWING_MAJOR,
     HEAD_BYTES,
     WAL_KIND,
+    Entries,
     Head,
     Opened,
     Section,
@@ -40,18 +41,48 @@ from stratalog.segments.write_ahead.wal_back_pressure import BackPressure
 
 @dataclass(eq=False, slots=True)
 class Write:
-    """A section on its way to the disk, and the future of its writer."""
+    """Sections on their way to the disk, and the future of their writer.
 
-    section: Section
+    They become durable together or not at all: a write is never divided over two batches.
+    """
+
+    sections: tuple[Section, ...]
     bytes: int
-    answer: asyncio.Future[IndexSet]
-    acknowledges: IndexSet
+    answer: asyncio.Future[IndexSet] | asyncio.Future[None]
+
+    def acknowledge(self) -> None:
+        """It is durable."""
+        raise NotImplementedError
 
     def refuse(self, error: StratalogError) -> None:
         """Raise an error at its writer."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()  # the caller may be cancelled: retrieve it
+
+
+@dataclass(eq=False, slots=True)
+class PartitionWrite(Write):
+    """A write of one partition."""
+
+    answer: asyncio.Future[IndexSet]
+    acknowledges: Entries
+    """What the writer is told that it has written."""
+
+    def acknowledge(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(self.acknowledges.indexes)
+
+
+@dataclass(eq=False, slots=True)
+class GroupWrite(Write):
+    """A write of several partitions."""
+
+    answer: asyncio.Future[None]
+
+    def acknowledge(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(None)
 
 
 @dataclass(eq=False, slots=True)
@@ -208,7 +239,7 @@ class Wal:
         return _Stopped()
 
     def _write_one(self, current: _OpenWal, writes: list[Write]) -> _Stopped | None:
-        sections = [write.section for write in writes]
+        sections = [section for write in writes for section in write.sections]
         parts = batch_parts(current.nonce, self.next_batch, sections)
         began = self._loop.time()
         stopped: _Stopped | None = None
@@ -270,19 +301,19 @@ class Wal:
     def _durable(self, wal: int, writes: list[Write]) -> None:
         """In the event loop: acknowledge the writes of a batch."""
         self._on_durable(wal, writes)
-        self._meters.entries += sum(len(write.section.entries) for write in writes)
         for write in writes:
-            if not write.answer.done():
-                write.answer.set_result(write.acknowledges)
+            for section in write.sections:
+                self._meters.entries += len(section.entries)
+            write.acknowledge()
         self.back_pressure.give_back(sum(write.bytes for write in writes))
 
     def _fail(self, writes: list[Write], error: StratalogError) -> None:
         """Refuse writes that failed or are in doubt, and the queued writes that follow them."""
         if not writes:
             return
-        failed = {write.section.partition for write in writes}
-        followers = [write for write in self._queue if write.section.partition in failed]
-        self._queue = deque(write for write in self._queue if write.section.partition not in failed)
+        failed = _partitions_with(writes, self._queue)
+        followers = [write for write in self._queue if _is_of(write, failed)]
+        self._queue = deque(write for write in self._queue if not _is_of(write, failed))
         self._on_failed([*writes, *followers])
         for write in writes:
             write.refuse(error.copy())
@@ -328,6 +359,20 @@ class Wal:
 
     def _is_full(self, current: _OpenWal) -> bool:
         return current.position >= self._options.wal_file_bytes
+
+
+def _is_of(write: Write, partitions: set[int]) -> bool:
+    return any(section.partition in partitions for section in write.sections)
+
+
+def _partitions_with(failed: Iterable[Write], queue: Iterable[Write]) -> set[int]:
+    """The partitions of failed writes, and those that queued writes of several tie to them."""
+    found = {section.partition for write in failed for section in write.sections}
+    groups = [write for write in queue if len(write.sections) > 1]
+    while tied := [write for write in groups if _is_of(write, found)]:
+        found.update(section.partition for write in tied for section in write.sections)
+        groups = [write for write in groups if write not in tied]
+    return found
 
 
 def _before_it_failed(error: StratalogError) -> StratalogError:

@@ -26,13 +26,27 @@ class BackPressure:
         self._granted = 0
         self._is_closed = False
 
+    def take(self, size: int) -> None:
+        """Reserve so many bytes now. ``Full`` if there is no room, or others wait for it."""
+        if not self._waiting and not self._granted and self._has_room():
+            self._queued_bytes += size
+            return
+        self._must_be_flushed()
+        raise Full(
+            f"{self._queued_bytes} bytes are queued for the WAL: there is no room for more",
+            hint="Await Disk.room(), then submit again.",
+        )
+
+    async def room(self) -> None:
+        """Wait until ``take`` would find room. ``Full`` if it does not within ``timeout_s``."""
+        await self.wait_for_room(0)
+
     async def wait_for_room(self, size: int) -> None:
         """Reserve so many bytes. ``Full`` if there is no room within ``timeout_s``."""
         if not self._waiting and not self._granted and self._has_room():
             self._queued_bytes += size
             return
-        if self._flush_queue.is_full and (why := self._flush_queue.failure) is not None:
-            raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
+        self._must_be_flushed()
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         self.grant()
@@ -52,6 +66,10 @@ class BackPressure:
             raise
         finally:
             self._granted -= turn.done() and not turn.cancelled()
+
+    def _must_be_flushed(self) -> None:
+        if self._flush_queue.is_full and (why := self._flush_queue.failure) is not None:
+            raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
 
     def give_back(self, size: int) -> None:
         """Release reserved bytes: they were written, or are not needed."""
