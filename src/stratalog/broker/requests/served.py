@@ -8,9 +8,7 @@ from stratalog.broker.requests import (
     create_topics,
     delete_records,
     delete_topics,
-    group_admin,
-    group_membership,
-    group_offsets,
+    groups,
     metadata,
     offsets,
 )
@@ -24,9 +22,7 @@ MODULES: tuple[tuple[AnyApi, ...], ...] = (
     create_topics.APIS,
     delete_records.APIS,
     delete_topics.APIS,
-    group_admin.APIS,
-    group_membership.APIS,
-    group_offsets.APIS,
+    groups.APIS,
     metadata.APIS,
     offsets.APIS,
 )

@@ -79,7 +79,10 @@ async def find_one_coordinator(
 
 
 def _coordinator_error(key_type: int) -> ErrorCode:
-    return ErrorCode.none if key_type == GROUP_KEY else ErrorCode.coordinator_not_available
+    """For transactions one that clients do not retry."""
+    if key_type == GROUP_KEY:
+        return ErrorCode.none
+    return ErrorCode.transactional_id_authorization_failed
 
 
 def _coordinator_message(key_type: int) -> str | None:
