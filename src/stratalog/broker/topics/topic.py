@@ -15,9 +15,9 @@ from uuid import UUID
 import msgspec
 
 from stratalog.broker.topics.names import is_topic_name
-from stratalog.broker.topics.settings import TopicSettings
+from stratalog.broker.topics.settings import TimestampType, TopicSettings
 from stratalog.errors import Corrupt
-from stratalog.partitions import PartitionLog
+from stratalog.partitions import BatchLimits, PartitionLog
 
 VERSION = 1
 PREFIX = "topic/"
@@ -91,6 +91,8 @@ class Topic:
         """By number."""
         self.note = note
         self.settings: TopicSettings = TopicSettings.of(note.settings, defaults)
+        self.limits: BatchLimits = limits_of(self.settings)
+        """What its partitions take, for each batch that is produced."""
 
     def __repr__(self) -> str:
         return f"Topic({self.name}, {self.id}, {len(self.partitions)} partitions)"
@@ -106,3 +108,14 @@ class Topic:
         self.partitions = partitions
         self.note = note
         self.settings = TopicSettings.of(note.settings, defaults)
+        self.limits = limits_of(self.settings)
+
+
+def limits_of(settings: TopicSettings) -> BatchLimits:
+    """What a batch is held to."""
+    return BatchLimits(
+        bytes_max=settings.message_bytes_max,
+        before_ms_max=settings.timestamp_before_ms_max,
+        after_ms_max=settings.timestamp_after_ms_max,
+        uses_append_time=settings.timestamp_type is TimestampType.LOG_APPEND_TIME,
+    )
