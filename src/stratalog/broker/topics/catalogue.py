@@ -19,6 +19,7 @@ until a later removal of the note has gone through.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from itertools import islice
 from typing import Any, Self
 from uuid import UUID
 
@@ -113,35 +114,42 @@ class Topics:
 
     async def load(self) -> None:
         """Open what is stored, and remove leftovers. ``Corrupt`` if a partition is missing."""
-        stored = [
-            (key.removeprefix(PREFIX), decode_note(key, value))
-            for key, value in self._notes.items(PREFIX)
+        stored = self._stored()
+        wanted = [
+            partition_name(topic_id, number)
+            for topic_id, note in stored.items()
+            for number in range(note.partitions)
         ]
         there = {name for name in self._home.names() if is_partition_name(name)}
-        wanted = {}
-        for topic_id, note in stored:
-            for number in range(note.partitions):
-                wanted[partition_name(topic_id, number)] = topic_id
         missing = sorted(set(wanted) - there)
         if missing:
             raise Corrupt(
                 f"{len(missing)} partitions of topics are missing: {', '.join(missing[:5])}",
                 hint="`stratalog disk check` says what the data directory holds.",
             )
-        for name in sorted(there - set(wanted)):
+        await self._remove_leftovers(sorted(there - set(wanted)))
+        logs = iter(await for_each(self._home.open, wanted, OPENED_AT_ONCE_MAX))
+        for topic_id, note in stored.items():
+            partitions = list(islice(logs, note.partitions))
+            self._add(Topic(topic_id, note, partitions, self.defaults))
+
+    def _stored(self) -> dict[str, TopicNote]:
+        """The notes of topics, by id."""
+        stored: dict[str, TopicNote] = {}
+        names: set[str] = set()
+        for key, value in self._notes.items(PREFIX):
+            note = decode_note(key, value)
+            if note.name in names:
+                raise Corrupt(f"two topics are called {note.name}", path=key)
+            names.add(note.name)
+            stored[key.removeprefix(PREFIX)] = note
+        return stored
+
+    async def _remove_leftovers(self, names: list[str]) -> None:
+        """Remove partitions that no note covers: of a creation or deletion that was cut short."""
+        for name in names:
             log.info("removing partition %s, which belongs to no topic", name)
             await self._home.remove(name)
-        logs = await self._opened(list(wanted))
-        for topic_id, note in stored:
-            if note.name in self._by_name:
-                raise Corrupt(f"two topics are called {note.name}", path=note_key(topic_id))
-            names = [partition_name(topic_id, number) for number in range(note.partitions)]
-            self._add(Topic(topic_id, note, [logs[name] for name in names], self.defaults))
-
-    async def _opened(self, names: list[str]) -> dict[str, PartitionLog]:
-        """Open partitions, a few at a time."""
-        logs = await for_each(self._home.open, names, OPENED_AT_ONCE_MAX)
-        return dict(zip(names, logs, strict=True))
 
     # Looking
 
