@@ -11,6 +11,7 @@ from stratalog.broker.requests import (
     groups,
     metadata,
     offsets,
+    records,
 )
 from stratalog.broker.requests.registry import AnyApi, Registry
 
@@ -25,6 +26,7 @@ MODULES: tuple[tuple[AnyApi, ...], ...] = (
     groups.APIS,
     metadata.APIS,
     offsets.APIS,
+    records.APIS,
 )
 
 
