@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from stratalog.errors import Closed, Conflict, Corrupt, Invalid, NotFound, NotHappened, Trimmed
 from stratalog.indexset import EMPTY, IndexSet
@@ -31,8 +31,10 @@ from stratalog.segments import Disk, Entries, Partition
 
 COPIED_BYTES_MAX: Final = 4096
 """Smaller batches are copied together: a part of its own costs a fetch more than the copy."""
-SCAN_BYTES: Final = 1 << 20
 BASE_OFFSET_BYTES: Final = 8
+GRAIN_BYTES: Final = 1 << 20
+"""How exactly the bytes in memory are known."""
+EVERYTHING: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,25 @@ class _Pending:
     next_offset: int
     time_ms: int
     size: int
+
+
+class _InMemory:
+    """The bytes of batches that may not be in segments yet."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._sizes: deque[tuple[int, int]] = deque()
+        """Last indexes, each with the bytes up to there."""
+
+    def add(self, last: int, size: int) -> None:
+        self.bytes += size
+        if self._sizes and self._sizes[-1][1] < GRAIN_BYTES:
+            size += self._sizes.pop()[1]
+        self._sizes.append((last, size))
+
+    def drop_up_to(self, index: int) -> None:
+        while self._sizes and self._sizes[0][0] <= index:
+            self.bytes -= self._sizes.popleft()[1]
 
 
 class DiskLog:
@@ -77,6 +98,7 @@ class DiskLog:
         self._pending: deque[_Pending] = deque()
         self._duplicates: dict[int, list[asyncio.Future[Appended]]] = {}
         """Those that wait for the batch that ends at this offset."""
+        self._in_memory = _InMemory()
         self._callbacks: dict[object, Callable[[], None]] = {}
         self._checkpointing = asyncio.Lock()
         self._is_closed = False
@@ -109,6 +131,10 @@ class DiskLog:
 
     async def _replay(self) -> None:
         partition = self._partition
+        segments = partition.segments()
+        in_memory = partition.fetch((segments[-1][1] if segments else 0) + 1, EVERYTHING)
+        if in_memory is not None and len(in_memory):
+            self._in_memory.add(in_memory.last, in_memory.payload_bytes)
         above = range(partition.status().checkpoint + 1, partition.last + 1)
         if not above:
             return
@@ -207,6 +233,7 @@ class DiskLog:
                         answer.set_result(
                             _as_duplicate(repeated.base_offset, repeated.append_time_ms)
                         )
+        self._in_memory.add(last, size)
         self._tell()
         self._turns.appended(self, size)
 
@@ -237,13 +264,19 @@ class DiskLog:
         if not self._has(offset):
             return Fetched((), 0, offset)
         entries = self._partition.fetch(offset + 1, bytes_max)
-        return None if entries is None else self._fetched(entries, offset)
+        if entries is None:
+            return None
+        self._must_cover(offset, entries)
+        return _as_read(entries)
 
     async def fetch_stored(self, offset: int, bytes_max: int) -> Fetched:
         if not self._has(offset):
             return Fetched((), 0, offset)
-        entries = await self._partition.fetch_stored(offset + 1, bytes_max)
-        return self._fetched(entries, offset)
+        entries = await self._partition.fetch_stored(offset + 1, bytes_max, writable=True)
+        self._must_cover(offset, entries)
+        for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
+            write_base_offset(cast(memoryview, payload), index - 1)
+        return Fetched(entries.parts(), entries.payload_bytes, entries.last)
 
     def _has(self, offset: int) -> bool:
         """False at the high watermark. An error outside of what can be read."""
@@ -259,25 +292,10 @@ class DiskLog:
             )
         return offset < self._high_watermark
 
-    def _fetched(self, entries: Entries, offset: int) -> Fetched:
-        """With the base offset in place of the append time. The entries themselves are shared."""
+    def _must_cover(self, offset: int, entries: Entries) -> None:
+        """``Trimmed`` if it was removed meanwhile."""
         if not len(entries) or entries.first > offset + 1:
-            raise self._trimmed(offset)  # meanwhile
-        parts: list[bytearray | bytes | memoryview] = []
-        together: bytearray | None = None
-        for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
-            if len(payload) <= COPIED_BYTES_MAX:
-                if together is None:
-                    together = bytearray()
-                    parts.append(together)
-                at = len(together)
-                together += payload
-                write_base_offset(together, index - 1, at)
-            else:
-                together = None
-                parts.append(base_offset_bytes(index - 1))
-                parts.append(memoryview(payload)[BASE_OFFSET_BYTES:])
-        return Fetched(parts, entries.payload_bytes, entries.last)
+            raise self._trimmed(offset)
 
     def on_commit(self, callback: Callable[[], None]) -> Callable[[], None]:
         key = object()
@@ -326,7 +344,9 @@ class DiskLog:
 
     @property
     def size(self) -> int:
-        return self._partition.size
+        segments = self._partition.segments()
+        self._in_memory.drop_up_to(segments[-1][1] if segments else 0)
+        return sum(size for _, _, size, _ in segments) + self._in_memory.bytes
 
     async def delete_before(self, offset: int) -> int:
         if offset > self._high_watermark:
@@ -415,6 +435,25 @@ class DiskLog:
         return Trimmed(
             f"offset {offset} of {self.name!r} was removed", first_offset=self._log_start
         )
+
+
+def _as_read(entries: Entries) -> Fetched:
+    """With the base offset in place of the append time. The entries themselves are shared."""
+    parts: list[bytearray | bytes | memoryview] = []
+    together: bytearray | None = None
+    for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
+        if len(payload) <= COPIED_BYTES_MAX:
+            if together is None:
+                together = bytearray()
+                parts.append(together)
+            at = len(together)
+            together += payload
+            write_base_offset(together, index - 1, at)
+        else:
+            together = None
+            parts.append(base_offset_bytes(index - 1))
+            parts.append(memoryview(payload)[BASE_OFFSET_BYTES:])
+    return Fetched(parts, entries.payload_bytes, entries.last)
 
 
 def _start_of(epoch: int, partition: Partition) -> int:
