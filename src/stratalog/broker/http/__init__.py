@@ -1,8 +1,8 @@
 """`/metrics` for Prometheus, `/healthz` and `/readyz` for probes, on a port of their own.
 
-pages = await serve(Address.parse("127.0.0.1:9644"))   # /readyz: 503, opening
-pages.watch(context)                                   # /readyz: 200
-pages.stopping()                                       # /readyz: 503, stopping
+server = await serve(Address.parse("127.0.0.1:9644"))   # /readyz: 503, opening
+server.watch(context)                                   # /readyz: 200
+server.stopping()                                       # /readyz: 503, stopping
 await server.close()
 """
 

@@ -32,8 +32,10 @@ settings, idempotent write."""
 
 def told(error: StratalogError) -> tuple[ErrorCode, str]:
     """The code and the words for a part of a request that failed."""
-    hint = error.hint if error.hint and error.hint not in error.message else ""
-    return code_of(error), f"{error.message} {hint}".strip()
+    message = error.message
+    if error.hint and error.hint not in message:
+        message = f"{message.rstrip('.')}. {error.hint}"
+    return code_of(error), message
 
 
 def repeated(keys: Iterable[H]) -> set[H]:

@@ -239,8 +239,8 @@ class Connection(asyncio.BufferedProtocol):
                 slot.deadline = None
                 slot.on_late()
         shared = self.shared
-        if self.frame_since and not self._frames.is_waiting:
-            if now - self.frame_since >= shared.frame_s_max:
+        if self.frame_since:
+            if not self._paused and now - self.frame_since >= shared.frame_s_max:
                 arrived = self._frames.arrived
                 if arrived - self.frame_bytes_then < PROGRESS_BYTES:
                     self.break_off("a request did not arrive whole in time")
@@ -307,9 +307,7 @@ class Connection(asyncio.BufferedProtocol):
             self.shared.memory.release(len(frame))
             self.break_off(str(error))
 
-    def _room(self, is_there: bool) -> None:
-        if is_there:
-            self.frame_since, self.frame_bytes_then = self.loop.time(), 0
+    def _room(self, is_there: bool) -> None:  # noqa: ARG002
         self._regulate()
 
     async def _unblock_after(self, waiting: Coroutine[object, object, None]) -> None:
@@ -364,4 +362,7 @@ class Connection(asyncio.BufferedProtocol):
             if must_pause:
                 transport.pause_reading()
             else:
+                if self.frame_since:
+                    self.frame_since = self.loop.time()
+                    self.frame_bytes_then = self._frames.arrived
                 transport.resume_reading()

@@ -34,6 +34,7 @@ class FrameReader:
         "_memory",
         "_shared",
         "_size_max",
+        "_size_wanted",
         "_target",
         "frame",
         "is_waiting",
@@ -62,6 +63,8 @@ class FrameReader:
         self._length: memoryview | None = None
         self._target: memoryview | None = None
         self._held = b""
+        """Of a request that waits for memory: what is there."""
+        self._size_wanted = 0
 
     @property
     def is_within(self) -> bool:
@@ -132,28 +135,24 @@ class FrameReader:
         return size
 
     def _begin(self, size: int, data: memoryview | bytes) -> None:
+        """A request of this size, of which so much is there, has memory of its own from now on."""
         if not size:
             self.on_frame(memoryview(bytearray()))
-            return
-        self._arrived = len(data)
-        self._held = bytes(data)
-        self._length = memoryview(LENGTH.pack(size))
-        if self._memory.take(size, self._granted):
-            self._allocate(size)
+        elif self._memory.take(size, self._granted):
+            self._allocate(size, data)
         else:
+            self._size_wanted, self._held = size, bytes(data)
             self.is_waiting = True
             self.on_room(False)
 
     def _granted(self) -> None:
+        held, self._held = self._held, b""
         self.is_waiting = False
-        if self._length is not None:
-            self._allocate(self._size(self._length, 0))
-            self.on_room(True)
+        self._allocate(self._size_wanted, held)
+        self.on_room(True)
 
-    def _allocate(self, size: int) -> None:
-        self.frame = uninitialized(size)
-        held = len(self._held)
-        self.frame[:held] = self._held
-        self._held = b""
-        self._length = None
-        self._target = self.frame[held:]
+    def _allocate(self, size: int, data: memoryview | bytes) -> None:
+        self.frame = frame = uninitialized(size)
+        self._arrived = held = len(data)
+        frame[:held] = data
+        self._target = frame[held:]

@@ -100,9 +100,9 @@ def _raise_file_limit(connections_max: int) -> None:
     except (OSError, ValueError):
         most = soft
     if most < wanted:
-        _logger.warning(
-            "this process may open %d files, which is less than connections_max (%d) can need; "
-            "raise it with `ulimit -n`",
+        _logger.info(
+            "this process may open %d files, fewer than connections_max (%d) can need; "
+            "raise the limit with `ulimit -n`",
             most,
             connections_max,
         )
