@@ -1,0 +1,379 @@
+"""A broker under fire: producers, readers, groups and administrators on a node whose disk fails and
+loses its power.
+
+A seed has several lives of one data directory. Clients outlive the broker: they send again what was
+not acknowledged, as published clients do. What they were told, and what they have seen, must be
+there in every later life (``simulation.promised_topics``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from simulation.node_disk import Faults
+from simulation.promised_topics import IdempotentProducer, Promised, PromisedTopic
+from simulation.promises import promise
+from simulation.serving_client import PARTITIONS, Client, Refused
+from simulation.wire_client import Gone, WireClient
+from stratalog.broker import BrokerOptions, broker
+from stratalog.broker.requests import Dispatcher, served
+from stratalog.broker.wire import Shared
+from stratalog.broker.wire.memory import RequestMemory
+from stratalog.errors import StratalogError
+from stratalog.partitions import time_of
+from stratalog.segments import Disk, DiskOptions
+from stratalog.segments.write_ahead import journal
+from stratalog.testing import SimulatedFiles, Simulation, simulate
+from stratalog.testing.disk_faults import When
+
+LIVES = 4
+TIME_MAX_S = 3600.0
+STEPS_MAX = 2_000_000
+WHENS: tuple[When, ...] = ("before", "after", "torn")
+TOPICS = ("a", "b")
+GROUPS = ("g", "h")
+ANSWER_S_MAX = 20.0
+
+
+def disk_options_of(random: Random) -> DiskOptions:
+    return DiskOptions(
+        wal_file_bytes=random.choice((1024, 4096, 16_384)),
+        wal_files_max=random.choice((1, 2, 8)),
+        batch_bytes_max=random.choice((512, 4096)),
+        queue_bytes_max=random.choice((512, 8192)),
+        segment_bytes_max=random.choice((512, 2048)),
+        major_after_minors=random.choice((None, 2)),
+        open_files_max=random.choice((1, 8)),
+        timeout_s=5.0,
+    )
+
+
+@dataclass
+class Life:
+    """One running broker."""
+
+    parts: AsyncExitStack
+    shared: Shared
+    clients: list[WireClient] = field(default_factory=list)
+
+    def client(self) -> Client:
+        wire = WireClient(self.shared, asyncio.get_running_loop())
+        self.clients.append(wire)
+        return Client(wire)
+
+    async def close(self) -> None:
+        await self.parts.aclose()
+
+
+class Fire:
+    """One seed."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.random = simulation.random
+        self.trace = simulation.trace
+        self.files = SimulatedFiles(
+            random=Random(self.random.getrandbits(32)), at_once=bool(simulation.seed % 2)
+        )
+        self.promised = Promised()
+        self.producers = [IdempotentProducer(number) for number in range(2)]
+        self.disk_options = disk_options_of(self.random)
+        self.options = BrokerOptions(
+            data=Path("simulated"),
+            http=None,
+            retention_check_ms=self.random.choice((200, 5_000)),
+            in_flight_max=self.random.choice((2, 64)),
+            producers_max=self.random.choice((8, 1000)),
+        )
+
+    async def run(self) -> str:
+        for number in range(LIVES):
+            self.trace.note(f"life {number}")
+            await self.life()
+            self.files.fail_if(None)
+        life = await self.opened()
+        await self.look(life, "opened")
+        await self.finish(life.client())
+        await self.look(life, "the end")
+        await life.close()
+        assert not self.simulation.unhandled, self.simulation.unhandled
+        return self.trace.digest()
+
+    async def opened(self) -> Life:
+        async with AsyncExitStack() as parts:
+            disk = await Disk.open(
+                self.files, self.disk_options, runtime=self.simulation.runtime, time_of=time_of
+            )
+            parts.push_async_callback(disk.close)
+            context = await broker._open_parts(parts, disk, self.options, self.simulation.runtime)
+            options = self.options
+            shared = Shared(
+                dispatch=Dispatcher(context, served()),
+                memory=RequestMemory(options.request_memory_bytes),
+                request_bytes_max=options.request_bytes_max,
+                in_flight_max=options.in_flight_max,
+                unsent_bytes_max=options.unsent_bytes_max,
+                connections_max=options.connections_max,
+                frame_s_max=options.frame_ms_max / 1000,
+                idle_s_max=options.idle_ms_max / 1000,
+            )
+            return Life(parts.pop_all(), shared)
+        raise AssertionError
+
+    async def look(self, life: Life, when: str, *, is_settled: bool = True) -> None:
+        """Everything that was promised is there."""
+        client, promised = life.client(), self.promised
+        found = {name: await client.everything(name) for name in sorted(promised.topics)}
+        offsets = {group: await client.committed(group) for group in GROUPS}
+        promised.check(found, offsets, is_settled=is_settled)
+        for producer in self.producers:
+            producer.check()
+        for name, partitions in found.items():
+            for number, each in enumerate(partitions or ()):
+                self.trace.note(f"{when}: {name}-{number} from {each.start} to {each.end}")
+
+    async def finish(self, client: Client) -> None:
+        """What producers still have to send, arrives now."""
+        for producer in self.producers:
+            if producer.topic in self.promised.usable():
+                while producer.unacknowledged:
+                    await self.send_again(client, client, producer)
+
+    # Lives
+
+    async def life(self) -> None:
+        random, files = self.random, self.files
+        gone = asyncio.Event()
+        files.on_crash(gone.set)
+        if random.random() < 0.7:
+            when: When = random.choice(WHENS)
+            files.crash_at(len(files.calls) + random.randint(1, 400), when)
+        before = self.simulation.loop.live_tasks()
+        living = asyncio.ensure_future(self.live())
+        dying = asyncio.ensure_future(gone.wait())
+        await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        files.crash_at(0)
+        if not files.dead:
+            await living
+            return
+        if living.done():
+            living.exception()
+        await self.bury(before)
+        if random.random() < 0.7:
+            self.trace.note("power lost")
+            self.files = files.after_power_loss(random)
+        else:
+            self.trace.note("killed")
+            self.files = files.after_kill()
+
+    async def bury(self, before: list[Any]) -> None:
+        """End all tasks of a dead process. Nothing that they still do has an effect."""
+        for _ in range(100):
+            tasks = [task for task in self.simulation.loop.live_tasks() if task not in before]
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=1.0)
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()
+
+    async def live(self) -> None:
+        life = await self.opened()
+        await self.look(life, "opened")
+        for topic in self.promised.topics.values():
+            topic.in_flight = 0
+        for group in self.promised.groups.values():
+            group.is_busy = False
+        if self.random.random() < 0.4:
+            self.files.fail_if(Faults(self.random, self.random.choice((0.003, 0.02))))
+        work = [self.produce(life, producer) for producer in self.producers]
+        work += [self.work(life) for _ in range(self.random.randint(1, 3))]
+        await asyncio.gather(*work)
+        self.files.fail_if(None)
+        await self.look(life, "worked", is_settled=False)
+        if self.random.random() < 0.5:
+            await life.close()
+        else:
+            self.files.crash()
+
+    # Work
+
+    async def tolerant(self, work: Coroutine[Any, Any, None]) -> None:
+        """A refusal, a lost connection or a silent broker: the client goes on with something else."""
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await work
+        except (Refused, Gone, TimeoutError, StratalogError) as error:
+            self.trace.note(f"{type(error).__name__} {error}")
+
+    async def produce(self, life: Life, producer: IdempotentProducer) -> None:
+        clients = life.client(), life.client()
+        for _ in range(self.random.randint(2, 8)):
+            await self.tolerant(self.send(clients, producer))
+            await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 0.3)))
+
+    async def send(self, clients: tuple[Client, Client], producer: IdempotentProducer) -> None:
+        """A few batches in flight; then again what was not acknowledged."""
+        usable = self.promised.usable()
+        if producer.topic not in usable:
+            if not usable:
+                return
+            producer_id = await clients[0].producer_id()
+            producer.begin(self.random.choice(usable), producer_id)
+        for _ in range(self.random.choice((1, 1, 2, 4))):
+            producer.make(self.random.choice((1, 1, 3)))
+        await self.send_again(*clients, producer)
+
+    async def send_again(self, first: Client, second: Client, producer: IdempotentProducer) -> None:
+        """In order on one connection; now and then on another one too, before the answers came."""
+        topic, partition, sent = producer.topic, producer.partition, [*producer.unacknowledged]
+        if topic is None or topic.state != "there":
+            return
+        with self.asking(topic):
+            asked = [first.produce(topic.name, partition, each.batch) for each in sent]
+            if self.random.random() < 0.3:
+                asked += [second.produce(topic.name, partition, each.batch) for each in sent]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+        for at, answer in enumerate(answers):
+            made = sent[at % len(sent)]
+            if isinstance(answer, int):
+                producer.acknowledged(made)
+                self.acknowledged(topic, partition, answer, made.values)
+            elif isinstance(answer, Refused):
+                promise(at > 0 or not answer.is_fatal, "retries are taken", f"{producer}: {answer}")
+            elif not isinstance(answer, Gone):
+                raise answer
+
+    def acknowledged(
+        self, topic: PromisedTopic, partition: int, base: int, values: list[bytes]
+    ) -> None:
+        promised = topic.partitions[partition]
+        for offset, value in enumerate(values, base):
+            was = promised.values.setdefault(offset, value)
+            promise(was == value, "an offset is of one record", f"{offset}: {was!r}, {value!r}")
+
+    @contextlib.contextmanager
+    def asking(self, topic: PromisedTopic) -> Iterator[None]:
+        """If there is no answer, it may still be on its way: the topic is not deleted any more."""
+        topic.in_flight += 1
+        try:
+            yield
+        except (Gone, TimeoutError, asyncio.CancelledError):
+            raise
+        except BaseException:
+            topic.in_flight -= 1
+            raise
+        else:
+            topic.in_flight -= 1
+
+    async def work(self, life: Life) -> None:
+        client = life.client()
+        for _ in range(self.random.randint(3, 12)):
+            await self.tolerant(self.operation(client))
+            await asyncio.sleep(self.random.choice((0.0, 0.0, 0.002, 0.2, 2.0)))
+
+    async def operation(self, client: Client) -> None:
+        random, drawn = self.random, self.random.random()
+        name = random.choice(TOPICS)
+        topic = self.promised.topics.get(name)
+        if topic is None or topic.state == "gone":
+            await self.create(client, name)
+        elif topic.state != "there":
+            return
+        elif drawn < 0.35:
+            await self.append(client, topic)
+        elif drawn < 0.6:
+            await self.read(client, topic)
+        elif drawn < 0.75:
+            await self.commit(client, topic)
+        elif drawn < 0.85:
+            await self.delete_records(client, topic)
+        elif drawn < 0.92:
+            await self.shorten(client, topic)
+        else:
+            await self.delete(client, topic)
+
+    async def create(self, client: Client, name: str) -> None:
+        self.trace.note(f"create {name}")
+        topic = self.promised.begin(name)
+        await client.create_topic(name, PARTITIONS)
+        topic.state = "there"
+
+    async def delete(self, client: Client, topic: PromisedTopic) -> None:
+        if topic.in_flight:
+            return
+        self.trace.note(f"delete {topic.name}")
+        topic.state = "perhaps deleted"
+        await client.delete_topic(topic.name)
+        topic.state = "gone"
+
+    async def append(self, client: Client, topic: PromisedTopic) -> None:
+        """Without an id: what is not acknowledged is not sent again."""
+        partition = self.random.randrange(PARTITIONS)
+        size = self.random.choice((0, 20, 300))
+        values = self.promised.new_values(topic, self.random.choice((1, 2, 5)), size)
+        with self.asking(topic):
+            base = await client.produce_values(topic.name, partition, values)
+        self.acknowledged(topic, partition, base, values)
+
+    async def read(self, client: Client, topic: PromisedTopic) -> None:
+        partition = self.random.randrange(PARTITIONS)
+        with self.asking(topic):
+            start, end = await client.offsets(topic.name, partition)
+            if start < end:
+                offset = self.random.randrange(start, end)
+                found = await client.fetch(topic.name, partition, offset)
+                topic.partitions[partition].note(found)
+
+    async def commit(self, client: Client, topic: PromisedTopic) -> None:
+        group = self.random.choice(GROUPS)
+        promised = self.promised.offsets(group, topic.name)
+        if promised.is_busy:
+            return
+        offset = self.promised.next_commit(group, topic)
+        promised.is_busy = True
+        with self.asking(topic):
+            await client.commit(group, topic.name, offset)
+        promised.is_busy = False
+        promised.acknowledged = (offset, topic.incarnation)
+
+    async def delete_records(self, client: Client, topic: PromisedTopic) -> None:
+        partition = self.random.randrange(PARTITIONS)
+        promised = topic.partitions[partition]
+        with self.asking(topic):
+            start, end = await client.offsets(topic.name, partition)
+            if start == end:
+                return
+            offset = self.random.randint(start, end)
+            promised.start_max = max(promised.start_max, offset)
+            await client.delete_records(topic.name, partition, offset)
+        promised.start = max(promised.start, offset)
+
+    async def shorten(self, client: Client, topic: PromisedTopic) -> None:
+        """Retention takes closed segments, whenever it comes by."""
+        for partition in topic.partitions:
+            partition.is_bounded = True
+        with self.asking(topic):
+            await client.alter(topic.name, {"retention.bytes": "500"})
+
+
+def run_seed(seed: int) -> str:
+    """Run one seed; gives the digest of its trace. Journals are small, so that they get full."""
+    with patch.object(journal, "FILE_BYTES_MIN", 4096 if seed % 3 else 1024):
+        return simulate(
+            lambda simulation: Fire(simulation).run(),
+            seed,
+            time_max_s=TIME_MAX_S,
+            steps_max=STEPS_MAX,
+        )
