@@ -44,6 +44,8 @@ REBALANCE_S = 10.0
 HEARTBEAT_S = 1.0
 REQUEST_S_MAX = 30.0
 MEMBERS = 4
+CONFUSED = 0.1
+"""How often a member that does not lead brings assignments all the same."""
 EAGER = (("range", b"r"),)
 BOTH = (("cooperative-sticky", b"c"), ("range", b"r"))
 OPTIONS = BrokerOptions(data=Path("unused"), group_session_ms_min=100)
@@ -333,8 +335,10 @@ class Member:
     async def _sync(self, joined: Joined) -> list[int]:
         mark = f"{self.name}/{self.generation}/{next(self.marks)}".encode()
         assignments: dict[str, bytes] = {}
-        if joined.members and not joined.skip_assignment:
-            members = [one.member_id for one in joined.members]
+        members = [one.member_id for one in joined.members]
+        if not members and self.world.random.random() < CONFUSED:
+            members = [self.member_id]  # It takes itself for the leader: nobody must believe it.
+        if members and not joined.skip_assignment:
             for number, member in enumerate(members):
                 parts = range(number, PARTITIONS, len(members))
                 assignments[member] = mark + b":" + ",".join(map(str, parts)).encode()

@@ -11,6 +11,14 @@ from broker.groups.rebalancing import BrokenPromise, play
 SEEDS = range(12)
 
 
+def breaks_a_promise(seed: int) -> bool:
+    try:
+        play(seed)
+    except BrokenPromise:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_promise_of_a_group_is_broken(seed: int) -> None:
     observer = play(seed)
@@ -22,9 +30,8 @@ def test_no_promise_of_a_group_is_broken(seed: int) -> None:
 
 @pytest.mark.parametrize("planted_bug", PLANTS, ids=lambda each: each.__name__)
 def test_a_planted_bug_is_found(planted_bug: Callable[[], AbstractContextManager[None]]) -> None:
-    with planted_bug(), pytest.raises(BrokenPromise):
-        for seed in SEEDS:
-            play(seed)
+    with planted_bug():
+        assert any(breaks_a_promise(seed) for seed in SEEDS)
 
 
 def test_a_seed_gives_the_same_run_twice() -> None:

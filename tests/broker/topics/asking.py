@@ -34,7 +34,7 @@ class Asking:
     connection: Connection
 
     async def ask(self, request: Any, answer: type[T]) -> T:
-        return await self.connection.ask(request, answer)  # type: ignore[type-var,return-value]
+        return await self.connection.ask(request, answer)  # type: ignore[type-var]
 
     async def create(self, *names: str, partitions: int = 1) -> None:
         request = CreateTopicsRequest(

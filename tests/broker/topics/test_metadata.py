@@ -59,7 +59,9 @@ def test_every_version_names_broker_topics_and_leaders(tmp_path: Path, version: 
             partitions = [(each.partition_index, each.leader_id) for each in topic.partitions]
             assert partitions == [(0, broker.node_id), (1, broker.node_id)]
             if version >= 10:
-                assert topic.topic_id == client.broker.context.topics.get(topic.name).uuid
+                known = client.broker.context.topics.get(topic.name or "")
+                assert known is not None
+                assert topic.topic_id == known.uuid
 
     run(tmp_path, test)
 
