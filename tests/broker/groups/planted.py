@@ -11,6 +11,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from simulation.planting import plant
+from stratalog.broker.groups.calls import Identity
 from stratalog.broker.groups.coordinator import Groups, Seat
 from stratalog.broker.groups.generations import Generations, Step
 from stratalog.broker.groups.group import Group
@@ -88,6 +89,17 @@ def assignments_of_any_member_count() -> Iterator[None]:
 
 
 @contextmanager
+def any_generation_may_commit() -> Iterator[None]:
+    check_commit = Group.check_commit
+
+    def lenient(self: Group, who: Identity, now: float) -> ErrorCode:
+        return check_commit(self, replace(who, generation=self.generation), now)
+
+    with plant(Group, "check_commit", lenient):
+        yield
+
+
+@contextmanager
 def each_member_gets_its_own_protocol() -> Iterator[None]:
     joined = Generations._joined
 
@@ -135,6 +147,7 @@ PLANTS = (
     generation_reused_after_restart,
     answers_overtake_their_record,
     assignments_of_any_member_count,
+    any_generation_may_commit,
     each_member_gets_its_own_protocol,
     two_leaders,
     a_later_write_is_lost,

@@ -43,6 +43,8 @@ SESSION_S = 6.0
 REBALANCE_S = 10.0
 HEARTBEAT_S = 1.0
 REQUEST_S_MAX = 30.0
+LATE = 0.5
+LATE_S_MAX = 5.0
 MEMBERS = 4
 CONFUSED = 0.1
 """How often a member that does not lead brings assignments all the same."""
@@ -119,6 +121,10 @@ class Observer:
             raise BrokenPromise(f"{synced.assignment!r} was never brought")
         known.mark = mark
 
+    def commit_taken(self, theirs: int, ours: int) -> None:
+        if theirs != ours:
+            raise BrokenPromise(f"generation {theirs} has committed in generation {ours}")
+
     def commit_acked(self, part: int, offset: int, stored: int) -> None:
         self.commits += 1
         if stored < offset:
@@ -164,6 +170,8 @@ class World:
         self.life: Life | None = None
         self.crashes = 0
         self.over = False
+        self.late: list[asyncio.Future[object]] = []
+        """Requests that arrive when their senders have given them up."""
         self._offsets = count()
         self.loss = self.random.choice((0.0, 0.02, 0.1))
 
@@ -200,7 +208,12 @@ class World:
         """A request over a connection on which anything may get lost."""
         await asyncio.sleep(self.random.uniform(0.0, 0.01))
         life = self.life
-        if life is None or self.random.random() < self.loss:
+        if life is None:
+            raise Lost
+        if self.random.random() < self.loss:
+            # Nobody waits for it any more; and yet it may be read later, from the old connection.
+            if self.random.random() < LATE:
+                self.late.append(life.node.spawn(_carefully(self._late(request, life))))
             raise Lost
         handling = life.node.spawn(_carefully(request(life)))
         is_lost = self.random.random() < self.loss
@@ -212,6 +225,17 @@ class World:
         if isinstance(outcome, BrokenPromise):
             raise outcome
         return outcome
+
+    async def _late(self, request: Callable[[Life], Awaitable[T]], life: Life) -> T:
+        await asyncio.sleep(self.random.uniform(0.1, LATE_S_MAX))
+        return await request(life)
+
+    def check_late(self) -> None:
+        """What late requests were answered is no more allowed to break a promise."""
+        for one in self.late:
+            outcome = one.result() if one.done() and not one.cancelled() else None
+            if isinstance(outcome, BrokenPromise):
+                raise outcome
 
     # -- the requests, with an observer where the broker has its handlers
 
@@ -248,8 +272,11 @@ class World:
         async def handle(life: Life) -> ErrorCode:
             offset = next(self._offsets)
             self.observer.sent[part].append(offset)
+            group = life.groups.find(GROUP)
+            generation = 0 if group is None else group.generation
             error = await life.groups.commit(GROUP, who, [Commit("t", TOPIC_ID, part, offset)])
             if error is NONE:
+                self.observer.commit_taken(who.generation, generation)
                 self.observer.commit_acked(part, offset, life.stored_offset(part))
             return error
 
@@ -430,6 +457,7 @@ async def settles(
     if world.life is None:
         await world.start()
     world.loss = 0.0
+    world.check_late()
     for part in range(PARTITIONS):
         await world.fetch(part)
     return world.observer
