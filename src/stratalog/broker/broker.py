@@ -17,7 +17,7 @@ from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.requests import Dispatcher, served
 from stratalog.broker.topics import Topics
 from stratalog.broker.wire import Endpoint
-from stratalog.objectlog import Opening
+from stratalog.opening import Opening
 from stratalog.partitions import CheckpointTurns, DiskLog, KeyedLog, time_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk, DiskOptions

@@ -13,7 +13,6 @@ from stratalog.objectlog.holds import (
     Retained,
     abort_fork,
 )
-from stratalog.objectlog.opening import Closeable, Opening
 from stratalog.objectlog.options import (
     KIB,
     MIB,
@@ -44,3 +43,4 @@ from stratalog.objectlog.stored import (
     Span,
     Thresholds,
 )
+from stratalog.opening import Closeable, Opening

@@ -21,12 +21,12 @@ from stratalog.objectlog.append.committer import Committer
 from stratalog.objectlog.append.context import BeforeLink, WriterContext
 from stratalog.objectlog.append.create import load_or_create
 from stratalog.objectlog.append.sender import Sender
-from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import RECORD_OVERHEAD_BYTES, WriterOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.stats import summarise
 from stratalog.objectlog.stored import LogPosition, Manifest, Span, load_manifest, writer_label
 from stratalog.objectlog.tree import Change
+from stratalog.opening import Opening
 from stratalog.renamed import renamed_parameters
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import CountedStore, PatientStore, StoreLike, Usage, open_store

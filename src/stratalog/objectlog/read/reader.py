@@ -24,7 +24,6 @@ import pyarrow as pa
 from stratalog.errors import Closed, Corrupt, Invalid, NotFound, Trimmed
 from stratalog.meter import Timing
 from stratalog.objectlog.holds import load_pinned
-from stratalog.objectlog.opening import Opening
 from stratalog.objectlog.options import KIB, Limits, ReaderOptions
 from stratalog.objectlog.pickling import unsendable
 from stratalog.objectlog.stats import ReaderCounters, summarise
@@ -45,6 +44,7 @@ from stratalog.objectlog.stored import (
     seal_of,
 )
 from stratalog.objectlog.tree import Reloads, Tree, Window, cut, key_of, missing
+from stratalog.opening import Opening
 from stratalog.ordered import in_order
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.store import (
