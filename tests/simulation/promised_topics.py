@@ -12,6 +12,9 @@ from stratalog.partitions import NewRecord, encode_batch
 
 UNACKNOWLEDGED_MAX = 5
 
+Bounds = tuple[int, int]
+"""Where a log begins and ends."""
+
 State = Literal["there", "gone", "perhaps made", "perhaps deleted"]
 
 
@@ -25,13 +28,23 @@ class PromisedPartition:
     """The log begins here or above."""
     start_max: int = 0
     """It begins here or below, unless it is bounded."""
+    end: int = 0
+    """The log ends here or above."""
     is_bounded: bool = False
     """Retention may take what is old."""
 
+    @property
+    def bounds(self) -> Bounds:
+        return self.start, self.end
+
+    def saw(self, start: int, end: int, before: Bounds) -> None:
+        """A client was told where the log begins and ends. Since it asked, neither went back."""
+        promise(start >= before[0], "log start", f"it goes back to {start}: {self}")
+        promise(end >= before[1], "the end", f"it goes back to {end}: {self}")
+        self.start, self.end = max(start, self.start), max(end, self.end)
+
     def check(self, where: str, tag: bytes, found: Found) -> None:
-        promise(
-            found.start >= self.start, "log start", f"{where} goes back to {found.start}: {self}"
-        )
+        self.saw(found.start, found.end, self.bounds)
         promise(
             self.is_bounded or found.start <= self.start_max,
             "nothing is removed early",
@@ -52,12 +65,7 @@ class PromisedPartition:
                 )
         several = len(found.values) - len(set(found.values.values()))
         promise(not several, "nothing is doubled", f"{where} has {several} twice")
-        self.note(found)
-
-    def note(self, found: Found) -> None:
-        """What was read stays."""
         self.values |= found.values
-        self.start = max(self.start, found.start)
         self.start_max = max(self.start_max, self.start)
 
 

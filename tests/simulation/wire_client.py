@@ -1,4 +1,4 @@
-"""A client of a simulated broker: real requests, as bytes, through a real connection without a socket."""
+"""A client of a simulated broker: real frames through a real connection, without a socket."""
 
 from __future__ import annotations
 

@@ -13,7 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, cast
 
-from stratalog.errors import Closed, Conflict, Corrupt, Invalid, NotFound, NotHappened, Trimmed
+from stratalog.errors import (
+    Closed,
+    Conflict,
+    Corrupt,
+    Invalid,
+    NotFound,
+    NotHappened,
+    StratalogError,
+    Trimmed,
+)
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.partitions.batch import (
     Batch,
@@ -190,7 +199,11 @@ class DiskLog:
         try:
             written = self._partition.submit(base_offset, entries)
         except Conflict as error:  # what it would follow is about to fail
+            self._producers.failed(batch)
             raise NotHappened(f"the batch before it was not written: {error}") from None
+        except StratalogError:
+            self._producers.failed(batch)
+            raise
         written.add_done_callback(self._written)
         self._time_us = now_us
         self._end = next_offset = base_offset + batch.count

@@ -5,6 +5,11 @@ batches. A batch that repeats one of them is a duplicate; one that does not foll
 refused. Batches in flight count at once, because the next ones follow them; when a write fails,
 they are forgotten again.
 
+A producer that is not known may begin with any sequence number, as its older batches may have been
+removed. But when its first batch failed, and it has sent the next ones already, they would be taken
+as its first: so the number that failed is awaited. This is not a state of the log. It lasts as long
+as the process, like the connections over which the next ones come.
+
 Times are append times, from the log, so that every replica forgets the same producers.
 """
 
@@ -25,6 +30,7 @@ SEQUENCE_MAX: Final = 2**31 - 1
 EXPIRY_US: Final = 86_400_000_000
 """Kafka's default for ``producer.id.expiration.ms``."""
 PRODUCERS_MAX: Final = 5_000
+AWAITED_MAX: Final = 1_000
 SNAPSHOT_VERSION: Final = 1
 
 
@@ -97,6 +103,16 @@ class _Undo:
 
     next_offset: int
     before: tuple[tuple[int, ProducerState | None], ...]
+    began: "_Began | None"
+
+
+@dataclass(frozen=True, slots=True)
+class _Began:
+    """The first batch of a producer that was not known."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
 
 
 class Producers:
@@ -116,6 +132,8 @@ class Producers:
         self._states = {each.producer_id: each for each in states or ()}
         """The one that was silent longest comes first."""
         self._in_flight: deque[_Undo] = deque()
+        self._awaited: dict[int, _Began] = {}
+        """First batches that failed, and have to come again before others."""
         self._producers_max = producers_max
         self._expiry_us = expiry_us
 
@@ -134,7 +152,8 @@ class Producers:
             return None
         known = self._states.get(batch.producer_id)
         if known is None or known.time_us <= now_us - self._expiry_us:
-            return None  # any sequence number may be the first that is seen
+            self._must_be_awaited(batch)
+            return None  # else any sequence number may be the first that is seen
         if batch.producer_epoch != known.epoch:
             _must_begin_epoch(batch, known)
             return None
@@ -144,7 +163,28 @@ class Producers:
         for original in known.batches:
             if original.base_sequence == sequence and original.count == batch.count:
                 return original
-        raise _out_of_order(batch, known)
+        raise _out_of_order(batch, (known.last_sequence + 1) & SEQUENCE_MAX)
+
+    def _must_be_awaited(self, batch: Batch) -> None:
+        awaited = self._awaited.get(batch.producer_id)
+        if (
+            awaited is not None
+            and awaited.epoch == batch.producer_epoch
+            and awaited.sequence != batch.base_sequence
+        ):
+            raise _out_of_order(batch, awaited.sequence)
+
+    def failed(self, batch: Batch) -> None:
+        """The batch was judged to fit, and was not accepted: those that follow it wait for it."""
+        known = self._states.get(batch.producer_id)
+        if batch.producer_id >= 0 and known is None:
+            self._await(_Began(batch.producer_id, batch.producer_epoch, batch.base_sequence))
+
+    def _await(self, began: _Began) -> None:
+        self._awaited.pop(began.producer_id, None)
+        self._awaited[began.producer_id] = began
+        if len(self._awaited) > AWAITED_MAX:
+            del self._awaited[next(iter(self._awaited))]
 
     def accept(self, batch: Batch, base_offset: int, time_us: int) -> None:
         """The batch has this offset now. Also called for each batch that is replayed."""
@@ -154,8 +194,12 @@ class Producers:
         known = states.pop(producer_id, None)
         written = Remembered(batch.base_sequence, base_offset, batch.count, time_us)
         silent_since = time_us - self._expiry_us
+        began: _Began | None = None
         if known is None or known.epoch != batch.producer_epoch or known.time_us <= silent_since:
             batches: tuple[Remembered, ...] = (written,)
+            if known is None:
+                began = _Began(producer_id, batch.producer_epoch, batch.base_sequence)
+                self._awaited.pop(producer_id, None)
         else:
             batches = (*known.batches[1 - BATCHES_KEPT :], written)
         states[producer_id] = ProducerState(producer_id, batch.producer_epoch, batches)
@@ -163,7 +207,7 @@ class Producers:
         oldest = next(iter(states.values()))
         if len(states) > self._producers_max or oldest.time_us <= silent_since:
             before += self._evict(silent_since)
-        self._in_flight.append(_Undo(written.next_offset, before))
+        self._in_flight.append(_Undo(written.next_offset, before, began))
 
     def _evict(self, silent_since: int) -> tuple[tuple[int, ProducerState | None], ...]:
         evicted: list[tuple[int, ProducerState | None]] = []
@@ -184,6 +228,9 @@ class Producers:
     def forget_in_flight(self) -> None:
         """What is not committed was not written."""
         self._states = self._committed()
+        for undo in self._in_flight:
+            if undo.began is not None:
+                self._await(undo.began)
         self._in_flight.clear()
 
     def _committed(self) -> dict[int, ProducerState]:
@@ -246,8 +293,7 @@ def _must_begin_epoch(batch: Batch, known: ProducerState) -> None:
         )
 
 
-def _out_of_order(batch: Batch, known: ProducerState) -> RefusedProducer:
-    expected = (known.last_sequence + 1) & SEQUENCE_MAX
+def _out_of_order(batch: Batch, expected: int) -> RefusedProducer:
     return RefusedProducer(
         ProducerFault.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {batch.producer_id} goes on with sequence number {expected}, "
