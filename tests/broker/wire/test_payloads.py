@@ -1,5 +1,6 @@
 """Payloads by schema: read as kio would, and made into those of other versions."""
 
+import contextlib
 import io
 
 import pytest
@@ -103,7 +104,5 @@ def test_a_small_request_does_not_become_millions_of_objects() -> None:
 def test_any_bytes_are_a_request_or_malformed(data: bytes, served_version: tuple[int, int]) -> None:
     key, version = served_version
     schema = load_request_schema(key, version)
-    try:
+    with contextlib.suppress(Malformed):
         assert isinstance(read_payload(schema, memoryview(data)), schema)
-    except Malformed as error:
-        assert error.kind == "malformed"

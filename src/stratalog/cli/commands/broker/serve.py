@@ -18,7 +18,7 @@ from stratalog.cli.commands.broker.stop import Stop
 from stratalog.errors import Invalid, StratalogError
 
 if TYPE_CHECKING:
-    from stratalog.broker.config import Configuration
+    from stratalog.broker import Configuration
 
 SPARE_FILES = 1_024
 """Descriptors beside those of connections: segments, WAL files, and what Python opens."""
@@ -55,7 +55,7 @@ def serve(*, config: Config = None, flags: Flags) -> None:
             "the broker does not run on Windows",
             hint="Run it on Linux or macOS, or in WSL. Clients may be anywhere.",
         )
-    from stratalog.broker.config import configure
+    from stratalog.broker import configure
 
     configured = configure(flags.given(), os.environ, config)
     with logging_to_stderr(configured.logging.log_format, configured.logging.log_level):
