@@ -38,6 +38,7 @@ from stratalog.partitions.protocol import (
     PartitionLog,
     TimedOffset,
 )
+from stratalog.partitions.read_ahead import ReadAhead
 from stratalog.partitions.records import NewRecord, Record, decode_records, encode_batch
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "ProducerFault",
     "ProducerState",
     "Producers",
+    "ReadAhead",
     "Record",
     "RefusedBatch",
     "RefusedProducer",

@@ -35,6 +35,7 @@ from stratalog.partitions.disk_state import VERSION, DiskState, LatestTime, User
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
 from stratalog.partitions.producers import Producers, ProducerState, Remembered
 from stratalog.partitions.protocol import Appended, Fetched, OutOfRange, TimedOffset
+from stratalog.partitions.read_ahead import ReadAhead
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk, Entries, Partition
 
@@ -86,6 +87,7 @@ class DiskLog:
         partition: Partition,
         runtime: Runtime,
         turns: CheckpointTurns,
+        ahead: ReadAhead,
         epoch: int,
         state: DiskState | None,
     ) -> None:
@@ -94,6 +96,7 @@ class DiskLog:
         self._partition = partition
         self._runtime = runtime
         self._turns = turns
+        self._ahead = ahead
         self._loop = asyncio.get_running_loop()
         self._epoch = epoch
         self._log_start = state.log_start if state else 0
@@ -121,6 +124,7 @@ class DiskLog:
         *,
         runtime: Runtime = DEFAULT_RUNTIME,
         turns: CheckpointTurns | None = None,
+        ahead: ReadAhead | None = None,
         epoch: int | None = None,
     ) -> Self:
         """Open the log of this name, or create it. Its disk was opened with ``time_of``.
@@ -134,7 +138,8 @@ class DiskLog:
         if epoch is not None and epoch < newest:
             raise Invalid(f"{name!r} has batches of epoch {newest}", expected=newest, actual=epoch)
         turns = CheckpointTurns() if turns is None else turns
-        log = cls(disk, partition, runtime, turns, epoch or newest, state)
+        ahead = ReadAhead() if ahead is None else ahead
+        log = cls(disk, partition, runtime, turns, ahead, epoch or newest, state)
         await log._replay()
         return log
 
@@ -278,18 +283,46 @@ class DiskLog:
             return Fetched((), 0, offset)
         entries = self._partition.fetch(offset + 1, bytes_max)
         if entries is None:
-            return None
+            return self._read_before(offset, bytes_max)
         self._must_cover(offset, entries)
         return _as_read(entries)
 
     async def fetch_stored(self, offset: int, bytes_max: int) -> Fetched:
+        await self._ahead.wait((self.name, offset))
         if not self._has(offset):
             return Fetched((), 0, offset)
+        found = self._read_before(offset, bytes_max)
+        if found is None:
+            found = await self._read(offset, bytes_max)
+            self._given(offset, found, bytes_max)
+        return found
+
+    def _read_before(self, offset: int, bytes_max: int) -> Fetched | None:
+        """What was read ahead."""
+        found = self._ahead.take((self.name, offset), bytes_max)
+        if found is not None:
+            self._given(offset, found, bytes_max)
+        return found
+
+    def _given(self, offset: int, found: Fetched, bytes_max: int) -> None:
+        following = found.next_offset
+        if following < self._stored_end:
+            self._ahead.given(
+                (self.name, offset), found, bytes_max, lambda: self._read(following, bytes_max)
+            )
+
+    async def _read(self, offset: int, bytes_max: int) -> Fetched:
         entries = await self._partition.fetch_stored(offset + 1, bytes_max, writable=True)
         self._must_cover(offset, entries)
         for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
             write_base_offset(cast(memoryview, payload), index - 1)
         return Fetched(entries.parts(), entries.payload_bytes, entries.last)
+
+    @property
+    def _stored_end(self) -> int:
+        """Batches below this offset are in segments."""
+        files = self._partition.layout.files
+        return (files[-1].indexes.last or 0) if files else 0
 
     def _has(self, offset: int) -> bool:
         """False at the high watermark. An error outside of what can be read."""
@@ -429,6 +462,7 @@ class DiskLog:
         if self._is_closed:
             return
         self._is_closed = True
+        self._ahead.drop(self.name)
         in_flight = [each.written for each in self._pending]
         if in_flight:
             await asyncio.wait(in_flight)

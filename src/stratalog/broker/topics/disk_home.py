@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from stratalog.broker.topics.together import for_each
 from stratalog.errors import NotFound
-from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog
+from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog, ReadAhead
 from stratalog.runtime import Runtime
 from stratalog.segments import Disk
 
@@ -19,13 +19,16 @@ class DiskHome:
         self._disk = disk
         self._runtime = runtime
         self._turns = turns
+        self._ahead = ReadAhead()
         self._logs: dict[str, DiskLog] = {}
 
     def names(self) -> list[str]:
         return self._disk.partitions()
 
     async def create(self, name: str) -> PartitionLog:
-        log = await DiskLog.open(self._disk, name, runtime=self._runtime, turns=self._turns)
+        log = await DiskLog.open(
+            self._disk, name, runtime=self._runtime, turns=self._turns, ahead=self._ahead
+        )
         self._logs[name] = log
         return log
 

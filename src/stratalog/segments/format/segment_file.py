@@ -80,7 +80,7 @@ class Scratch:
 
     def room(self, size: int) -> memoryview:
         """``size`` bytes of it, or of a new buffer if it is too small."""
-        return self._space[:size] if size <= len(self._space) else memoryview(bytearray(size))
+        return self._space[:size] if size <= len(self._space) else np.empty(size, np.uint8).data
 
 
 @dataclass(frozen=True, slots=True)

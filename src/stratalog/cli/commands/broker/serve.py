@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -78,6 +79,7 @@ async def _serve(configured: Configuration) -> None:
     stop = Stop(configured.options.shutdown_ms / 1000 + GRACE_S)
     async with stop.heeded():
         async with Broker.open(configured.options) as broker:
+            gc.freeze()  # what is there now stays: the collector need not look at it again
             http = "none" if broker.http_address is None else str(broker.http_address)
             sys.stderr.write(f"ready kafka={broker.address} http={http}\n")
             sys.stderr.flush()
