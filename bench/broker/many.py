@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 from bench.broker.client import RECORD_BYTES, fresh_topics, write_in_turn
 from bench.broker.comparison import Comparison
-from bench.broker.contenders import Contender
+from bench.broker.contenders import Contender, our_broker
 
 CONNECTIONS = 10_000
 QUICK_CONNECTIONS = 500
@@ -28,7 +28,7 @@ API_VERSIONS = 18
 def connections(comparison: Comparison) -> None:
     """Each has asked for the versions once, as a client does, and says no more."""
     count = min(comparison.amount(CONNECTIONS, QUICK_CONNECTIONS), _sockets_max())
-    for broker in _processes(comparison):
+    for broker, is_ours in _processes(comparison):
         before = broker.process.memory_bytes()
         with _idle(broker.address, count):
             time.sleep(SETTLE_S)
@@ -38,14 +38,14 @@ def connections(comparison: Comparison) -> None:
             f"memory of each of {count:,} idle connections, {_software(broker)}",
             each,
             "bytes",
-            CONNECTION_BYTES_MAX if broker is comparison.ours else None,
+            CONNECTION_BYTES_MAX if is_ours else None,
         )
 
 
 def topics(comparison: Comparison) -> None:
     """Topics written in turn, a record each time; then memory and open files of the process."""
     count = comparison.amount(TOPICS, QUICK_TOPICS)
-    for broker in _processes(comparison):
+    for broker, is_ours in _processes(comparison):
         files = broker.process.open_files()
         with fresh_topics(broker, count) as names:
             cost = write_in_turn(broker, names, TURNS)
@@ -56,13 +56,19 @@ def topics(comparison: Comparison) -> None:
         figure = comparison.figure
         figure("topics", f"records to {count:,} topics in turn, {who}", records / cost.took_s, "/s")
         figure("topics", f"memory with {count:,} topics, {who}", memory / 1e6, "MB")
-        most = FILES_APART if broker is comparison.ours else None
+        most = FILES_APART if is_ours else None
         figure("topics", f"files opened for {count:,} topics, {who}", files, "files", most)
 
 
-def _processes(comparison: Comparison) -> list[Contender]:
-    """One contender for each process: both kinds of Kafka's topics live in one."""
-    return list({each.process: each for each in comparison.contenders}.values())
+def _processes(comparison: Comparison) -> Iterator[tuple[Contender, bool]]:
+    """One contender for each process, and whether it is ours: both kinds of Kafka's topics live in
+    one. Ours is a fresh one: what another has given back would hide what it takes here."""
+    for peer in {each.process: each for each in comparison.kafka}.values():
+        yield peer, False
+    with our_broker() as ours:
+        with fresh_topics(ours):
+            pass  # what a first client brings about is not what is measured
+        yield ours, True
 
 
 def _software(broker: Contender) -> str:
