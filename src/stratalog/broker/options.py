@@ -18,12 +18,24 @@ _MAY_BE_NONE = {"advertise", "http", "retention_ms", "retention_bytes"}
 _MAY_BE_ZERO = {"node_id", "group_initial_delay_ms", "group_session_ms_min"}
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port. ``str()`` of it is ``host:port``, with brackets around an IPv6 host."""
+class Address(str):
+    """A host and a port, as ``host:port``, with brackets around an IPv6 host."""
 
-    host: str
-    port: int
+    __slots__ = ()
+
+    def __new__(cls, host: str, port: int) -> Self:
+        return super().__new__(cls, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]  # what made it
+        return self.host, self.port
+
+    @property
+    def host(self) -> str:
+        return self.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        return int(self.rpartition(":")[2])
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -37,9 +49,6 @@ class Address:
                 actual=text,
             )
         return cls(host, int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, kw_only=True)
