@@ -157,7 +157,7 @@ def _fields(cls: type) -> str | None:
         rows = [(name, kind, "") for name, kind in inspect.get_annotations(cls).items()]
     else:
         return None
-    docs = _attribute_docs(cls)
+    docs = attribute_docs(cls)
     lines = ["| field | type | default | |", "|---|---|---|---|"]
     for name, kind, default in rows:
         type_cell = _annotation(kind).replace("|", "\\|")
@@ -174,7 +174,7 @@ def _stated_type(cls: type, name: str) -> object:
     raise KeyError(name)
 
 
-def _attribute_docs(cls: type) -> dict[str, str]:
+def attribute_docs(cls: type) -> dict[str, str]:
     """The strings that stand below the fields of a class."""
     docs: dict[str, str] = {}
     for base in cls.__mro__:
