@@ -23,6 +23,7 @@ from types import ModuleType
 import msgspec
 
 from stratalog.errors import StratalogError
+from stratalog.partitions import PartitionLog
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference.md"
 
@@ -31,6 +32,8 @@ MODULES = (
     "stratalog.sync",
     "stratalog.pipeline",
     "stratalog.segments",
+    "stratalog.partitions",
+    "stratalog.broker",
     "stratalog.errors",
     "stratalog.testing",
 )
@@ -38,7 +41,8 @@ MODULES = (
 # Given by other calls: their constructors are not part of the interface.
 NOT_CONSTRUCTED = frozenset(
     """LogWriter LogReader Cursor Pin Record Fragment Snapshot SnapshotPointer Manifest Node
-    Disk Partition Simulation Trace SimulatedRuntime SimulatedLoop Operation""".split()
+    Disk Partition Simulation Trace SimulatedRuntime SimulatedLoop Operation
+    Broker DiskLog KeyedLog""".split()
 )
 
 HEADER = """# API reference
@@ -157,7 +161,7 @@ def _fields(cls: type) -> str | None:
         rows = [(name, kind, "") for name, kind in inspect.get_annotations(cls).items()]
     else:
         return None
-    docs = _attribute_docs(cls)
+    docs = attribute_docs(cls)
     lines = ["| field | type | default | |", "|---|---|---|---|"]
     for name, kind, default in rows:
         type_cell = _annotation(kind).replace("|", "\\|")
@@ -174,7 +178,7 @@ def _stated_type(cls: type, name: str) -> object:
     raise KeyError(name)
 
 
-def _attribute_docs(cls: type) -> dict[str, str]:
+def attribute_docs(cls: type) -> dict[str, str]:
     """The strings that stand below the fields of a class."""
     docs: dict[str, str] = {}
     for base in cls.__mro__:
@@ -214,8 +218,16 @@ def _members(cls: type) -> Iterator[tuple[str, object]]:
             if name.startswith("_") or name in seen:
                 continue
             seen.add(name)
+            if name in _promised() and not inspect.getdoc(value):
+                continue
             if _is_property(value) or callable(getattr(cls, name)):
                 yield name, value
+
+
+@functools.cache
+def _promised() -> frozenset[str]:
+    """What every partition log has: its implementations do not repeat what the protocol says."""
+    return frozenset(vars(PartitionLog))
 
 
 def _is_listed(base: type) -> bool:

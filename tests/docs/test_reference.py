@@ -7,13 +7,16 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
 import stratalog as sl
-from docs.markdown_files import DOCS, ROOT, blocks_of, table_of
+from docs.markdown_files import DOCS, ROOT, blocks_of, name_of, table_of
+from scripts import make_tables
 from stratalog import ScrubOptions, SweepOptions, errors
+from stratalog.broker import BrokerOptions
 from stratalog.cli.exits import EXITS
 from stratalog.objectlog.check.damage import DamageKind
 from stratalog.objectlog.holds.upload_guard import StoredUploadGuard
@@ -172,3 +175,21 @@ def test_the_format_page_explains_every_field_of_a_plan() -> None:
     explained = {name for cell in table for name in re.findall(r"\w+", cell)}
     fields = {field.encode_name for field in msgspec.structs.fields(sl.Garbage)}
     assert explained == fields - {"<unknown>", "format", "write_id"}
+
+
+@pytest.mark.parametrize("page", make_tables.pages(), ids=name_of)
+def test_tables_that_are_made_from_the_code_are_what_the_code_says(page: Path) -> None:
+    stored = page.read_text(encoding="utf-8")
+    assert stored == make_tables.with_tables(stored), "run ./dev python -m scripts.make_tables"
+
+
+def test_the_limits_state_every_option_of_a_broker_that_is_one() -> None:
+    table = table_of("limits.md", "## A broker")
+    stated = {name: row for row in table.values() for name in re.findall(r"`(\w+)`", row[1])}
+    limits = {
+        field.name
+        for field in dataclasses.fields(BrokerOptions)
+        if field.name.endswith(("_max", "_min", "_bytes"))
+    }
+    assert limits <= stated.keys()
+    assert stated.keys() <= {field.name for field in dataclasses.fields(BrokerOptions)}

@@ -8,7 +8,7 @@ stands for anything. All of a file happens in one empty directory.
 A comment right before a block says ``file: name`` to put it there as a file in place of running
 it, or ``no-run: reason`` if it needs an account in a cloud. With ``server: name`` its command runs
 on beside what follows, until the page ends; it must have printed what is shown. With
-``needs: program`` it is run where that program is installed.
+``needs: program`` it is run where that program is installed; a test is skipped where it is not.
 
 The ports of the broker, 9092 and 9644, stand for free ones, so that pages may be tried at once.
 """
@@ -241,6 +241,16 @@ def test_only_what_needs_a_cloud_account_is_not_run(path: Path) -> None:
     skipped = [block for block in blocks_of(path) if block.no_run is not None]
     for block in skipped:
         assert re.search(r"(s3|gs|az)://", block.text), f"{name_of(path)}:{block.line}"
+
+
+@pytest.mark.parametrize(
+    ("path", "needed"),
+    sorted({(path, each.needs) for path in TRIED for each in blocks_of(path) if each.needs}),
+    ids=str,
+)
+def test_programs_that_a_page_shows_are_here_to_try_it(path: Path, needed: str) -> None:
+    if shutil.which(needed) is None:
+        pytest.skip(f"{needed} is not installed: what {name_of(path)} shows of it was not tried")
 
 
 @pytest.mark.parametrize(

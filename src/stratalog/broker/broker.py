@@ -32,7 +32,11 @@ DRAIN_SHARE: Final = 0.5
 
 
 class Broker:
-    """One open broker. ``await Broker.open(options)``, or enter it with ``async with``."""
+    """One open broker. ``await Broker.open(options)``, or enter it with ``async with``.
+
+    ``address`` is where it listens, with the port that was chosen; ``http_address`` is where its
+    pages are, if anywhere.
+    """
 
     def __init__(
         self,

@@ -71,6 +71,9 @@ def stratalog(
       stratalog init orders-log
       echo hello | stratalog append orders-log
       stratalog read orders-log
+
+    Kafka clients need a broker:
+      stratalog serve --data broker-data
     """
 
 

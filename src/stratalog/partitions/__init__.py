@@ -1,11 +1,13 @@
 """What a partition of a topic is: record batches in, offsets out.
 
-PartitionLog    the protocol: append, fetch, ends, times, retention
-DiskLog         one partition on a node's disk
-KeyedLog        a map that is a function of a partition log
-Batch           the head of a record batch; check_batch checks what a client sends
-decode_records  the records in a batch; encode_batch makes one
-Producers       which batch of an idempotent producer may follow
+    PartitionLog    the protocol: append, fetch, ends, times, retention
+    DiskLog         one partition on a node's disk
+    KeyedLog        a map that is a function of a partition log
+    Batch           the head of a record batch; check_batch checks what a client sends
+    decode_records  the records in a batch; encode_batch makes one
+    Producers       which batch of an idempotent producer may follow
+
+A record batch is Kafka's, version 2. Offsets begin at 0 and are dense.
 """
 
 from stratalog.partitions.batch import (

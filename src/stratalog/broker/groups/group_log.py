@@ -7,7 +7,7 @@ and the coordinator with it: nobody is promised anything any more, until the bro
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -27,6 +27,9 @@ from stratalog.errors import Full, Invalid, NotHappened, StratalogError
 
 Changes = Mapping[GroupKey | OffsetKey, StoredGroup | StoredOffset | None]
 """What is new, and ``None`` for what goes."""
+
+FULL_PAUSE_S: Final = 0.25
+"""Between two tries to write on a disk that is full."""
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ class GroupLog:
         self.offsets = Offsets()
         """Those that are durable."""
         self.is_down = False
+        self._stopped = asyncio.Event()
         self._map = durable
         self._on_failure = on_failure
 
@@ -116,11 +120,25 @@ class GroupLog:
                 await asyncio.shield(self.submit(changes))
             except Full:
                 await self._map.room()
+                if await self._is_stopped_in_a_while():
+                    break
             except StratalogError as error:
                 self._fail(error)
             else:
                 return ErrorCode.none
         return ErrorCode.coordinator_not_available
+
+    def stop(self) -> None:
+        """Try nothing again that found no room: its members come again after the next start."""
+        self._stopped.set()
+
+    async def _is_stopped_in_a_while(self) -> bool:
+        """The queue may have room at once, and the disk none: so the next try takes its time."""
+        try:
+            await asyncio.wait_for(self._stopped.wait(), FULL_PAUSE_S)
+        except TimeoutError:
+            return False
+        return True
 
     def _fail(self, error: BaseException) -> None:
         if not self.is_down:

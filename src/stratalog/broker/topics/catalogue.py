@@ -285,7 +285,7 @@ class Topics:
             self._partitions -= partitions
         topic = Topic(topic_id, note, logs, self.defaults)
         self._add(topic)
-        log.info("created topic %s with %d partitions, id %s", name, partitions, topic_id)
+        log.info("created topic %s, id %s, partitions: %d", name, topic_id, partitions)
         return topic
 
     async def _made(self, topic_id: str, first: int, note: TopicNote) -> list[PartitionLog]:
@@ -337,7 +337,7 @@ class Topics:
             self._partitions -= partitions - now
             raise
         topic.became(note, [*topic.partitions, *further], self.defaults)
-        log.info("topic %s has %d partitions now", name, partitions)
+        log.info("topic %s has more partitions now: %d", name, partitions)
         return topic
 
     async def _configure(

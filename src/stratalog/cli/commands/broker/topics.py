@@ -79,7 +79,7 @@ def create(
 
     Examples:
       stratalog topics create orders --partitions 12
-      stratalog topics create clicks --config retention.ms=3600000 --config flush.messages=1000
+      stratalog topics create clicks --config retention.ms=3600000
     """
     settings = _settings(config or [])
 
