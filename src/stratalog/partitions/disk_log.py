@@ -147,6 +147,7 @@ class DiskLog:
         above = range(partition.status().checkpoint + 1, partition.last + 1)
         if not above:
             return
+        size = 0
         async for entries in partition.read(above):
             for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
                 try:
@@ -157,7 +158,8 @@ class DiskLog:
                 self._producers.accept(batch, index - 1, batch.stored_time_us)
                 self._note_time(batch.time_ms, index - 1, index - 1 + batch.count)
             self._producers.commit(entries.last)
-            self._turns.appended(self, entries.payload_bytes)
+            size += entries.payload_bytes
+        self._turns.appended(self, size)  # not before: a checkpoint contains all of it
 
     @property
     def name(self) -> str:
