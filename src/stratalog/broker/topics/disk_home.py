@@ -1,10 +1,11 @@
 """Partitions of topics on one node's disk, and the notes beside them."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 
 from stratalog.broker.topics.together import for_each
-from stratalog.errors import NotFound
+from stratalog.errors import Full, NotFound
 from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog
 from stratalog.runtime import Runtime
 from stratalog.segments import Disk
@@ -51,13 +52,24 @@ class DiskNotes:
     """The notes of a disk."""
 
     def __init__(self, disk: Disk) -> None:
-        self._notes = disk.notes
+        self._disk = disk
 
     def get(self, key: str) -> bytes | None:
-        return self._notes.get(key)
+        return self._disk.notes.get(key)
 
     def items(self, prefix: str) -> Iterable[tuple[str, bytes]]:
-        return self._notes.items(prefix)
+        return self._disk.notes.items(prefix)
 
     async def change(self, changes: Mapping[str, bytes | None]) -> None:
-        await self._notes.submit(changes)
+        """Waits for room, as producers do: a disk is busy when it opens, and under load.
+
+        A cancelled caller does not take the change back.
+        """
+        while True:
+            try:
+                changed = self._disk.notes.submit(changes)
+            except Full:
+                await self._disk.room()
+            else:
+                await asyncio.shield(changed)
+                return
