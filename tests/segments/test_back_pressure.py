@@ -36,7 +36,9 @@ def test_writers_that_submit_when_there_is_room_all_get_their_turn(tmp_path: Pat
         while True:
             try:
                 previous = partition.tail[0]
-                written = partition.submit(previous, Entries.following(previous, 1, [b"%d" % number]))
+                written = partition.submit(
+                    previous, Entries.following(previous, 1, [b"%d" % number])
+                )
             except Full:
                 await disk.room()
             else:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from simulation.node_disk import Faults
-from simulation.promised_topics import IdempotentProducer, Promised, PromisedTopic
+from simulation.promised_topics import IdempotentProducer, Made, Promised, PromisedTopic
 from simulation.promises import promise
 from simulation.serving_client import PARTITIONS, Client, Refused
 from simulation.wire_client import Gone, WireClient
@@ -28,7 +30,7 @@ from stratalog.broker.requests import Dispatcher, served
 from stratalog.broker.wire import Shared
 from stratalog.broker.wire.memory import RequestMemory
 from stratalog.errors import StratalogError
-from stratalog.partitions import time_of
+from stratalog.partitions import CheckpointTurns, time_of
 from stratalog.segments import Disk, DiskOptions
 from stratalog.segments.write_ahead import journal
 from stratalog.testing import SimulatedFiles, Simulation, simulate
@@ -41,6 +43,7 @@ WHENS: tuple[When, ...] = ("before", "after", "torn")
 TOPICS = ("a", "b")
 GROUPS = ("g", "h")
 ANSWER_S_MAX = 20.0
+SENT_AGAIN_MAX = 50
 
 
 def disk_options_of(random: Random) -> DiskOptions:
@@ -84,8 +87,13 @@ class Fire:
             random=Random(self.random.getrandbits(32)), at_once=bool(simulation.seed % 2)
         )
         self.promised = Promised()
-        self.producers = [IdempotentProducer(number) for number in range(2)]
+        self.producers = [IdempotentProducer(number) for number in range(3)]
         self.disk_options = disk_options_of(self.random)
+        self.turns = partial(
+            CheckpointTurns,
+            log_bytes_max=self.random.choice((200, 2000, 1 << 26)),
+            all_bytes_max=self.random.choice((1000, 1 << 29)),
+        )
         self.options = BrokerOptions(
             data=Path("simulated"),
             http=None,
@@ -113,7 +121,10 @@ class Fire:
                 self.files, self.disk_options, runtime=self.simulation.runtime, time_of=time_of
             )
             parts.push_async_callback(disk.close)
-            context = await broker._open_parts(parts, disk, self.options, self.simulation.runtime)
+            with patch.object(broker, "CheckpointTurns", self.turns):  # logs as short as these
+                context = await broker._open_parts(
+                    parts, disk, self.options, self.simulation.runtime
+                )
             options = self.options
             shared = Shared(
                 dispatch=Dispatcher(context, served()),
@@ -144,8 +155,12 @@ class Fire:
         """What producers still have to send, arrives now."""
         for producer in self.producers:
             if producer.topic in self.promised.usable():
-                while producer.unacknowledged:
+                for _ in range(SENT_AGAIN_MAX):
                     await self.send_again(client, client, producer)
+                    if not producer.unacknowledged:
+                        break
+                    await asyncio.sleep(1.0)
+                promise(not producer.unacknowledged, "a healthy disk takes records", f"{producer}")
 
     # Lives
 
@@ -177,16 +192,18 @@ class Fire:
 
     async def bury(self, before: list[Any]) -> None:
         """End all tasks of a dead process. Nothing that they still do has an effect."""
-        for _ in range(100):
-            tasks = [task for task in self.simulation.loop.live_tasks() if task not in before]
-            if not tasks:
-                return
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=1.0)
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.exception()
+        with warnings.catch_warnings():  # of coroutines that had not begun
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for _ in range(100):
+                tasks = [task for task in self.simulation.loop.live_tasks() if task not in before]
+                if not tasks:
+                    return
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks, timeout=1.0)
+                for task in tasks:
+                    if task.done() and not task.cancelled():
+                        task.exception()
 
     async def live(self) -> None:
         life = await self.opened()
@@ -202,6 +219,7 @@ class Fire:
         work += [self.work(life) for _ in range(self.random.randint(1, 3))]
         await asyncio.gather(*work)
         self.files.fail_if(None)
+        await self.finish(life.client())
         look = self.look(life, "worked", is_settled=False)
         await (self.tolerant(look) if is_faulty else look)  # a log may be down until the next life
         if self.random.random() < 0.5:
@@ -220,15 +238,18 @@ class Fire:
             self.trace.note(f"{type(error).__name__} {error}")
 
     async def produce(self, life: Life, producer: IdempotentProducer) -> None:
-        clients = life.client(), life.client()
         for _ in range(self.random.randint(2, 8)):
+            clients = life.client(), life.client()
+            if self.random.random() < 0.2:
+                self.simulation.loop.call_later(self.random.choice((0.0, 0.01)), clients[0].leave)
             await self.tolerant(self.send(clients, producer))
             await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 0.3)))
 
     async def send(self, clients: tuple[Client, Client], producer: IdempotentProducer) -> None:
         """A few batches in flight; then again what was not acknowledged."""
         usable = self.promised.usable()
-        if producer.topic not in usable:
+        is_new = not producer.unacknowledged and self.random.random() < 0.1
+        if is_new or producer.topic not in usable:
             if not usable:
                 return
             producer_id = await clients[0].producer_id()
@@ -247,6 +268,17 @@ class Fire:
             if self.random.random() < 0.3:
                 asked += [second.produce(topic.name, partition, each.batch) for each in sent]
             answers = await asyncio.gather(*asked, return_exceptions=True)
+            self.answered(producer, topic, partition, sent, answers)
+
+    def answered(
+        self,
+        producer: IdempotentProducer,
+        topic: PromisedTopic,
+        partition: int,
+        sent: list[Made],
+        answers: list[int | BaseException],
+    ) -> None:
+        """``Gone`` if one of them has not come."""
         for at, answer in enumerate(answers):
             made = sent[at % len(sent)]
             if isinstance(answer, int):
@@ -256,6 +288,8 @@ class Fire:
                 promise(at > 0 or not answer.is_fatal, "retries are taken", f"{producer}: {answer}")
             elif not isinstance(answer, Gone):
                 raise answer
+        if any(isinstance(answer, Gone) for answer in answers):
+            raise Gone
 
     def acknowledged(
         self, topic: PromisedTopic, partition: int, base: int, values: list[bytes]
