@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
+from typing import Any
 
 from stratalog.partitions import (
     Batch,
@@ -43,11 +45,13 @@ class Directory:
         self.files = SimulatedFiles(random=Random(1))
 
     @asynccontextmanager
-    async def opened(self, turns: CheckpointTurns | None = None) -> AsyncIterator[DiskLog]:
+    async def opened(
+        self, turns: CheckpointTurns | None = None, epoch: int | None = None
+    ) -> AsyncIterator[DiskLog]:
         """The log, until the power is lost."""
         runtime = self.simulation.runtime
         self.disk = disk = await Disk.open(self.files, OPTIONS, runtime=runtime, time_of=time_of)
-        yield await DiskLog.open(disk, "orders-0", runtime=runtime, turns=turns)
+        yield await DiskLog.open(disk, "orders-0", runtime=runtime, turns=turns, epoch=epoch)
         self.files.crash()
         self.files = self.files.after_power_loss(Random(2))
 
@@ -56,7 +60,7 @@ class Directory:
             return list(log.producers())
 
 
-def on_a_disk(check: Callable[[Directory], Awaitable[None]]) -> None:
+def on_a_disk(check: Callable[[Directory], Coroutine[Any, Any, None]]) -> None:
     simulate(lambda simulation: check(Directory(simulation)), 1, time_max_s=600.0)
 
 
@@ -72,3 +76,51 @@ def test_a_checkpoint_that_an_opening_brings_about_has_all_producers() -> None:
         assert await directory.producers() == before
 
     on_a_disk(check)
+
+
+def test_a_caller_that_is_cancelled_leaves_a_log_that_can_be_shortened_again() -> None:
+    async def check(directory: Directory) -> None:
+        async with directory.opened() as log:
+            for sequence in range(4):
+                await log.append(batch(sequence))
+            deleting = asyncio.ensure_future(log.delete_before(2))
+            await asyncio.sleep(0)
+            deleting.cancel()
+            await asyncio.wait([deleting])
+            assert await log.delete_before(3) == 3
+            await log.append(batch(4))
+            await log.take_checkpoint()
+        async with directory.opened() as log:
+            assert (log.log_start, log.high_watermark) == (3, 5)
+
+    on_a_disk(check)
+
+
+def test_append_times_do_not_go_back_with_a_clock_that_was_set_back() -> None:
+    async def check(directory: Directory) -> None:
+        times: list[int] = []
+        for _ in range(3):
+            async with directory.opened() as log:
+                times.append((await log.append(batch(len(times)))).append_time_ms)
+                await log.take_checkpoint()
+            runtime = directory.simulation.runtime
+            runtime.now_us = partial(itself, runtime.now_us() - 5_000_000)  # type: ignore[method-assign]
+        assert times == sorted(times)
+
+    on_a_disk(check)
+
+
+def test_the_epoch_outlives_all_records() -> None:
+    async def check(directory: Directory) -> None:
+        async with directory.opened(epoch=7) as log:
+            await log.append(batch(0))
+            await log.delete_before(1)
+        async with directory.opened() as log:
+            assert (log.epoch, log.log_start, log.end) == (7, 1, 1)
+            assert log.end_of_epoch(7) == (7, 1)
+
+    on_a_disk(check)
+
+
+def itself(value: int) -> int:
+    return value

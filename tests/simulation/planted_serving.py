@@ -138,7 +138,7 @@ def producers_lost_at_a_checkpoint() -> Iterator[None]:
 def first_batch_not_awaited() -> Iterator[None]:
     """When the first batch of a producer fails, the second is taken for it: ``order``."""
 
-    def careless(_self: Producers, _batch: Batch) -> None:
+    def careless(_self: Producers, _batch: Batch, _now_us: int) -> None:
         pass
 
     with plant(Producers, "_must_be_awaited", careless):

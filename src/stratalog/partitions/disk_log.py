@@ -102,7 +102,7 @@ class DiskLog:
         self._user = state.user if state else None
         self._end = self._high_watermark = partition.last
         self._epoch_start = _start_of(epoch, partition)
-        self._time_us = 0
+        self._time_us = state.time_us if state else 0
         """Of the newest batch. Append times never go back."""
         self._pending: deque[_Pending] = deque()
         self._duplicates: dict[int, list[asyncio.Future[Appended]]] = {}
@@ -201,10 +201,10 @@ class DiskLog:
         try:
             written = self._partition.submit(base_offset, entries)
         except Conflict as error:  # what it would follow is about to fail
-            self._producers.failed(batch)
+            self._producers.failed(batch, now_us)
             raise NotHappened(f"the batch before it was not written: {error}") from None
         except StratalogError:
-            self._producers.failed(batch)
+            self._producers.failed(batch, now_us)
             raise
         written.add_done_callback(self._written)
         self._time_us = now_us
@@ -409,7 +409,16 @@ class DiskLog:
     async def _checkpoint(
         self, *, log_start: int | None = None, user: UserState | None = None
     ) -> None:
-        """The log start and the user's state count when the checkpoint is durable."""
+        """The log start and the user's state count when the checkpoint is durable.
+
+        A cancelled caller does not stop it, so that they count then too: the disk does not take a
+        checkpoint that begins before the one that it has.
+        """
+        taking = asyncio.ensure_future(self._take(log_start, user))
+        taking.add_done_callback(_looked_at)
+        await asyncio.shield(taking)
+
+    async def _take(self, log_start: int | None, user: UserState | None) -> None:
         async with self._checkpointing:
             index = self._high_watermark
             if index == 0:
@@ -417,7 +426,7 @@ class DiskLog:
             start = max(self._log_start, log_start or 0)
             kept = user or self._user
             state = DiskState(
-                VERSION, start, self._producers.snapshot(), self._latest, kept
+                VERSION, start, self._producers.snapshot(), self._latest, kept, self._time_us
             ).to_bytes()
             live = IndexSet(range(start + 1, index + 1)) if start < index else EMPTY
             self._turns.taken(self)
@@ -450,6 +459,11 @@ class DiskLog:
         return Trimmed(
             f"offset {offset} of {self.name!r} was removed", first_offset=self._log_start
         )
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever gave up waiting does not want it
 
 
 def _as_read(entries: Entries) -> Fetched:
