@@ -26,6 +26,7 @@ from stratalog.partitions.keyed_log import KeyedLog
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
 from stratalog.partitions.producers import (
     ProducerFault,
+    ProducerLimits,
     Producers,
     ProducerState,
     RefusedProducer,
@@ -55,6 +56,7 @@ __all__ = [
     "OutOfRange",
     "PartitionLog",
     "ProducerFault",
+    "ProducerLimits",
     "ProducerState",
     "Producers",
     "Record",

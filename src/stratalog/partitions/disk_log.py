@@ -33,7 +33,7 @@ from stratalog.partitions.batch import (
 from stratalog.partitions.checkpoint_turns import CheckpointTurns
 from stratalog.partitions.disk_state import VERSION, DiskState, LatestTime, UserState
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
-from stratalog.partitions.producers import Producers, ProducerState, Remembered
+from stratalog.partitions.producers import ProducerLimits, Producers, ProducerState, Remembered
 from stratalog.partitions.protocol import Appended, Fetched, OutOfRange, TimedOffset
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk, Entries, Partition
@@ -44,6 +44,7 @@ BASE_OFFSET_BYTES: Final = 8
 GRAIN_BYTES: Final = 1 << 20
 """How exactly the bytes in memory are known."""
 EVERYTHING: Final = 1 << 62
+NO_OTHER_LIMITS: Final = ProducerLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class DiskLog:
         turns: CheckpointTurns,
         epoch: int,
         state: DiskState | None,
+        producers: Producers,
     ) -> None:
         """Use ``open``."""
         self._disk = disk
@@ -97,7 +99,7 @@ class DiskLog:
         self._loop = asyncio.get_running_loop()
         self._epoch = epoch
         self._log_start = state.log_start if state else 0
-        self._producers = Producers.restored(state.producers) if state else Producers()
+        self._producers = producers
         self._latest = state.latest if state else None
         self._user = state.user if state else None
         self._end = self._high_watermark = partition.last
@@ -122,6 +124,7 @@ class DiskLog:
         runtime: Runtime = DEFAULT_RUNTIME,
         turns: CheckpointTurns | None = None,
         epoch: int | None = None,
+        limits: ProducerLimits = NO_OTHER_LIMITS,
     ) -> Self:
         """Open the log of this name, or create it. Its disk was opened with ``time_of``.
 
@@ -134,7 +137,8 @@ class DiskLog:
         if epoch is not None and epoch < newest:
             raise Invalid(f"{name!r} has batches of epoch {newest}", expected=newest, actual=epoch)
         turns = CheckpointTurns() if turns is None else turns
-        log = cls(disk, partition, runtime, turns, epoch or newest, state)
+        producers = _producers_of(state, limits)
+        log = cls(disk, partition, runtime, turns, epoch or newest, state, producers)
         await log._replay()
         return log
 
@@ -459,6 +463,13 @@ class DiskLog:
         return Trimmed(
             f"offset {offset} of {self.name!r} was removed", first_offset=self._log_start
         )
+
+
+def _producers_of(state: DiskState | None, limits: ProducerLimits) -> Producers:
+    many, expiry_us = limits.producers_max, limits.expiry_us
+    if state is None:
+        return Producers(producers_max=many, expiry_us=expiry_us)
+    return Producers.restored(state.producers, producers_max=many, expiry_us=expiry_us)
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:

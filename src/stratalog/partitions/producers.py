@@ -37,6 +37,14 @@ AWAITED_US: Final = 120_000_000
 SNAPSHOT_VERSION: Final = 1
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerLimits:
+    """How many producers a partition remembers, and for how long."""
+
+    producers_max: int = PRODUCERS_MAX
+    expiry_us: int = EXPIRY_US
+
+
 class ProducerFault(enum.Enum):
     """Why the batch of a producer was refused. The wire has an error code for each."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from stratalog.broker.topics.together import for_each
 from stratalog.errors import Full, NotFound
-from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog
+from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog, ProducerLimits
 from stratalog.runtime import Runtime
 from stratalog.segments import Disk
 
@@ -16,18 +16,27 @@ CLOSED_AT_ONCE_MAX = 16
 class DiskHome:
     """Opens partitions of a disk as logs, one log for each."""
 
-    def __init__(self, disk: Disk, runtime: Runtime, turns: CheckpointTurns) -> None:
+    def __init__(
+        self, disk: Disk, runtime: Runtime, turns: CheckpointTurns, limits: ProducerLimits
+    ) -> None:
         self._disk = disk
         self._runtime = runtime
         self._turns = turns
+        self._limits = limits
         self._logs: dict[str, DiskLog] = {}
 
     def names(self) -> list[str]:
         return self._disk.partitions()
 
     async def create(self, name: str) -> PartitionLog:
-        log = await DiskLog.open(self._disk, name, runtime=self._runtime, turns=self._turns)
-        self._logs[name] = log
+        """The open one, if it is open: it has one writer. It may be the partition of a growth whose
+        note failed."""
+        known = self._logs.get(name)
+        if known is not None:
+            return known
+        log = self._logs[name] = await DiskLog.open(
+            self._disk, name, runtime=self._runtime, turns=self._turns, limits=self._limits
+        )
         return log
 
     async def open(self, name: str) -> PartitionLog:
