@@ -12,8 +12,6 @@ import asyncio
 import contextlib
 import warnings
 from collections.abc import Coroutine, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -24,14 +22,12 @@ from simulation.node_disk import Faults
 from simulation.promised_topics import IdempotentProducer, Made, Promised, PromisedTopic
 from simulation.promises import promise
 from simulation.serving_client import PARTITIONS, Client, Refused
-from simulation.wire_client import Gone, WireClient
-from stratalog.broker import BrokerOptions, broker
-from stratalog.broker.requests import Dispatcher, served
-from stratalog.broker.wire import Shared
-from stratalog.broker.wire.memory import RequestMemory
+from simulation.serving_life import Life, open_life
+from simulation.wire_client import Gone
+from stratalog.broker import BrokerOptions
 from stratalog.errors import StratalogError
-from stratalog.partitions import CheckpointTurns, time_of
-from stratalog.segments import Disk, DiskOptions
+from stratalog.partitions import CheckpointTurns
+from stratalog.segments import DiskOptions
 from stratalog.segments.write_ahead import journal
 from stratalog.testing import SimulatedFiles, Simulation, simulate
 from stratalog.testing.disk_faults import When
@@ -57,23 +53,6 @@ def disk_options_of(random: Random) -> DiskOptions:
         open_files_max=random.choice((1, 8)),
         timeout_s=5.0,
     )
-
-
-@dataclass
-class Life:
-    """One running broker."""
-
-    parts: AsyncExitStack
-    shared: Shared
-    clients: list[WireClient] = field(default_factory=list)
-
-    def client(self) -> Client:
-        wire = WireClient(self.shared, asyncio.get_running_loop())
-        self.clients.append(wire)
-        return Client(wire)
-
-    async def close(self) -> None:
-        await self.parts.aclose()
 
 
 class Fire:
@@ -116,28 +95,8 @@ class Fire:
         return self.trace.digest()
 
     async def opened(self) -> Life:
-        async with AsyncExitStack() as parts:
-            disk = await Disk.open(
-                self.files, self.disk_options, runtime=self.simulation.runtime, time_of=time_of
-            )
-            parts.push_async_callback(disk.close)
-            with patch.object(broker, "CheckpointTurns", self.turns):  # logs as short as these
-                context = await broker._open_parts(
-                    parts, disk, self.options, self.simulation.runtime
-                )
-            options = self.options
-            shared = Shared(
-                dispatch=Dispatcher(context, served()),
-                memory=RequestMemory(options.request_memory_bytes),
-                request_bytes_max=options.request_bytes_max,
-                in_flight_max=options.in_flight_max,
-                unsent_bytes_max=options.unsent_bytes_max,
-                connections_max=options.connections_max,
-                frame_s_max=options.frame_ms_max / 1000,
-                idle_s_max=options.idle_ms_max / 1000,
-            )
-            return Life(parts.pop_all(), shared)
-        raise AssertionError
+        runtime = self.simulation.runtime
+        return await open_life(self.files, self.disk_options, self.options, runtime, self.turns)
 
     async def look(self, life: Life, when: str, *, is_settled: bool = True) -> None:
         """Everything that was promised is there."""
