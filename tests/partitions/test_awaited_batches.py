@@ -1,6 +1,10 @@
-"""When the first batch of a producer fails, the next ones, which are on their way, wait for it."""
+"""When the first batch of a producer fails, the next ones, which are on their way, wait for it. And
+what a restart does not change.
+"""
 
 from __future__ import annotations
+
+from random import Random
 
 import pytest
 
@@ -60,3 +64,20 @@ def test_a_producer_that_gives_its_first_batch_up_may_begin_another_epoch() -> N
     accept(producers, 0, 0)
     producers.forget_in_flight()
     assert producers.judge(batch(0, epoch=1), 0) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_forgotten_is_a_function_of_the_log_and_not_of_the_process(seed: int) -> None:
+    random = Random(seed)
+    lasting, restarted = Producers(producers_max=3), Producers(producers_max=3)
+    now_us = 0
+    for offset in range(100):
+        now_us += random.randrange(DAY_US // 2)
+        made = batch(random.randrange(100), producer=random.randrange(6), epoch=random.randrange(2))
+        for producers in (lasting, restarted):
+            producers.accept(made, offset, now_us)
+            producers.commit(offset + 1)
+        if random.random() < 0.2:
+            restarted = Producers.restored(restarted.snapshot(), producers_max=3)
+        assert list(restarted) == list(lasting)
+        assert len(lasting) <= 3
