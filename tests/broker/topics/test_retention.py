@@ -10,14 +10,14 @@ from broker.topics.lives import append
 from stratalog.broker import BrokerOptions
 from stratalog.broker.topics import Topics
 from stratalog.errors import StratalogError
-from stratalog.partitions import DiskLog, time_of
+from stratalog.partitions import DiskLog, PartitionLog, time_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.segments import Disk
 
 BOUNDED = {"retention.bytes": "1", "retention.ms": "-1"}
 
 
-def test_a_topic_may_be_deleted_while_others_are_shortened(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_topic_is_deleted_while_others_are_shortened(tmp_path: Path, monkeypatch: Any) -> None:
     async def check() -> None:
         async with await Disk.open(tmp_path, time_of=time_of) as disk:
             topics = await Topics.open(disk, BrokerOptions(data=tmp_path), DEFAULT_RUNTIME)
@@ -47,7 +47,7 @@ def test_a_partition_that_cannot_be_shortened_keeps_no_other_from_it(
     async def check() -> None:
         async with await Disk.open(tmp_path, time_of=time_of) as disk:
             topics = await Topics.open(disk, BrokerOptions(data=tmp_path), DEFAULT_RUNTIME)
-            logs = []
+            logs: list[PartitionLog] = []
             for name in ("a", "b"):
                 logs += (await topics.create(name, 1, BOUNDED)).partitions
                 await append(logs[-1], b"x")
