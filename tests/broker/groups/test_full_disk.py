@@ -1,83 +1,63 @@
-"""A disk that is full: members wait for it, and hear nothing that a restart could take back."""
-
-from __future__ import annotations
+"""A group whose record finds no room waits for it, without haste, and stands in no one's way."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from random import Random
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from kio.schema.errors import ErrorCode
 
-from segments.power import flushing_fails
-from stratalog.broker import BrokerOptions
-from stratalog.broker.groups import Groups, JoinCall
+from stratalog.broker.groups.group_log import FULL_PAUSE_S, GroupLog
+from stratalog.broker.groups.stored import GroupKey
 from stratalog.errors import Full
-from stratalog.partitions import DiskLog, KeyedLog, time_of
-from stratalog.segments import Disk, DiskOptions
-from stratalog.testing import SimulatedFiles, Simulation, simulate
-
-OPTIONS = BrokerOptions(data=Path("unused"), group_initial_delay_ms=0)
-DISK = DiskOptions(wal_file_bytes=1024, wal_files_max=1, timeout_s=5.0)
-JOIN = JoinCall("", "", "consumer", (("range", b""),), 10.0, 10.0, instance_id="static")
+from stratalog.testing import Simulation, simulate
 
 
-class FullDisk:
-    """Groups on a disk on which no segment can be made, and whose WAL is full."""
+class FullMap:
+    """A map on a disk that is full, whose queue has room."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.files = SimulatedFiles(random=Random(1))
+    def __init__(self) -> None:
+        self.tries = 0
+        self.is_full = True
 
-    async def open(self) -> Groups:
-        runtime = self.simulation.runtime
-        disk = await Disk.open(self.files, DISK, runtime=runtime, time_of=time_of)
-        self.durable = await KeyedLog.open(await DiskLog.open(disk, "groups", runtime=runtime))
-        return await Groups.open(self.durable, OPTIONS, runtime, lambda _: True)
+    def put(self, changes: Mapping[bytes, bytes | None]) -> asyncio.Future[None]:
+        self.tries += 1
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_full:
+            answer.set_exception(Full("the disk is full"))
+        else:
+            answer.set_result(None)
+        return answer
 
-    async def fill(self) -> None:
-        self.files.fail_if(flushing_fails)
-        try:
-            while True:
-                await self.durable.put({b"\x93\x01\xa1g\xa1x": None, b"\x93\x01\xa1g\xa1y": None})
-        except Full:
-            return
+    async def room(self) -> None:
+        """There is always some."""
 
-
-def on_a_full_disk(check: Callable[[FullDisk, Groups], Coroutine[Any, Any, None]]) -> None:
-    async def main(simulation: Simulation) -> None:
-        full = FullDisk(simulation)
-        groups = await full.open()
-        await full.fill()
-        await check(full, groups)
-
-    simulate(main, 1, time_max_s=600.0)
+    def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
+        return ()
 
 
-def test_a_member_is_answered_when_its_generation_is_stored_and_not_before() -> None:
-    async def check(full: FullDisk, groups: Groups) -> None:
-        joining = asyncio.ensure_future(groups.join("g", JOIN))
-        await asyncio.sleep(30.0)
-        assert not joining.done()
-        full.files.fail_if(None)
-        joined = await joining
-        assert (joined.error, joined.generation) == (ErrorCode.none, 1)
-        full.files.crash()
-        full.files = full.files.after_power_loss(Random(2))
-        found = (await full.open()).find("g")
-        assert found is not None
-        assert found.generation == 1
-
-    on_a_full_disk(check)
+def store(log: GroupLog) -> "asyncio.Task[ErrorCode]":
+    return asyncio.ensure_future(log.store({GroupKey("counting"): None}, None))
 
 
-def test_groups_close_all_the_same() -> None:
-    async def check(full: FullDisk, groups: Groups) -> None:
-        joining = asyncio.ensure_future(groups.join("g", JOIN))
-        await asyncio.sleep(1.0)
-        async with asyncio.timeout(30.0):
-            await groups.close()
-        assert (await joining).error is ErrorCode.coordinator_not_available
+def test_a_full_disk_is_tried_a_few_times_a_second_until_it_has_room() -> None:
+    async def scenario(_: Simulation) -> int:
+        durable = FullMap()
+        storing = store(GroupLog(durable, lambda: None))
+        await asyncio.sleep(10)
+        tries, durable.is_full = durable.tries, False
+        assert await storing is ErrorCode.none
+        return tries
 
-    on_a_full_disk(check)
+    assert simulate(scenario, 1) <= 10 / FULL_PAUSE_S + 1
+
+
+def test_a_full_disk_does_not_keep_a_broker_from_stopping() -> None:
+    async def scenario(simulation: Simulation) -> float:
+        log = GroupLog(FullMap(), lambda: None)
+        storing = store(log)
+        await asyncio.sleep(10)
+        began = simulation.loop.time()
+        log.stop()
+        assert await storing is ErrorCode.coordinator_not_available
+        return simulation.loop.time() - began
+
+    assert simulate(scenario, 1) < FULL_PAUSE_S

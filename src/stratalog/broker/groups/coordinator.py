@@ -115,7 +115,7 @@ class Groups:
         for seat in self._seats.values():
             seat.stop()
         self._answer_all_down()
-        self._log.close()
+        self._log.stop()
         storing = [seat.storing for seat in self._seats.values() if seat.storing is not None]
         if storing:
             await asyncio.wait(storing)

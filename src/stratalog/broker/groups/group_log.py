@@ -5,10 +5,9 @@ and the coordinator with it: nobody is promised anything any more, until the bro
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -29,7 +28,8 @@ from stratalog.errors import Full, Invalid, NotHappened, StratalogError
 Changes = Mapping[GroupKey | OffsetKey, StoredGroup | StoredOffset | None]
 """What is new, and ``None`` for what goes."""
 
-RETRY_S = 0.1
+FULL_PAUSE_S: Final = 0.25
+"""Between two tries to write on a disk that is full."""
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,9 @@ class GroupLog:
         self.offsets = Offsets()
         """Those that are durable."""
         self.is_down = False
+        self._stopped = asyncio.Event()
         self._map = durable
         self._on_failure = on_failure
-        self._is_closing = asyncio.Event()
 
     def load(self) -> dict[str, StoredGroup]:
         """The groups as they were stored last; the offsets are there from now on."""
@@ -112,40 +112,33 @@ class GroupLog:
         return ErrorCode.none
 
     async def store(self, changes: Changes, previous: asyncio.Task[ErrorCode] | None) -> ErrorCode:
-        """Write what must not be refused: after the write before it, and when there is room.
-
-        A full disk is waited for, until the broker closes.
-        """
+        """Write what must not be refused: after the write before it, and when there is room."""
         if previous is not None and await previous is not ErrorCode.none:
             return ErrorCode.coordinator_not_available
         while not self.is_down:
             try:
                 await asyncio.shield(self.submit(changes))
             except Full:
-                await self._worth_another_try()
+                await self._map.room()
+                if await self._is_stopped_in_a_while():
+                    break
             except StratalogError as error:
                 self._fail(error)
             else:
                 return ErrorCode.none
         return ErrorCode.coordinator_not_available
 
-    async def _worth_another_try(self) -> None:
-        """It is the queue that is full, or the disk. Of the disk only another attempt can tell."""
-        if self._is_closing.is_set():
-            self.is_down = True
-            return
-        try:
-            await self._map.room()
-        except Full:
-            pass
-        except StratalogError as error:
-            self._fail(error)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_closing.wait(), RETRY_S)
+    def stop(self) -> None:
+        """Try nothing again that found no room: its members come again after the next start."""
+        self._stopped.set()
 
-    def close(self) -> None:
-        """What cannot be written now is given up. Nobody was told of it."""
-        self._is_closing.set()
+    async def _is_stopped_in_a_while(self) -> bool:
+        """The queue may have room at once, and the disk none: so the next try takes its time."""
+        try:
+            await asyncio.wait_for(self._stopped.wait(), FULL_PAUSE_S)
+        except TimeoutError:
+            return False
+        return True
 
     def _fail(self, error: BaseException) -> None:
         if not self.is_down:
