@@ -33,7 +33,13 @@ from stratalog.partitions.batch import (
 from stratalog.partitions.checkpoint_turns import CheckpointTurns
 from stratalog.partitions.disk_state import VERSION, DiskState, LatestTime, UserState
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
-from stratalog.partitions.producers import ProducerLimits, Producers, ProducerState, Remembered
+from stratalog.partitions.producers import (
+    DEFAULT_PRODUCER_LIMITS,
+    ProducerLimits,
+    Producers,
+    ProducerState,
+    Remembered,
+)
 from stratalog.partitions.protocol import Appended, Fetched, OutOfRange, TimedOffset
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk, Entries, Partition
@@ -44,7 +50,6 @@ BASE_OFFSET_BYTES: Final = 8
 GRAIN_BYTES: Final = 1 << 20
 """How exactly the bytes in memory are known."""
 EVERYTHING: Final = 1 << 62
-NO_OTHER_LIMITS: Final = ProducerLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class DiskLog:
         runtime: Runtime = DEFAULT_RUNTIME,
         turns: CheckpointTurns | None = None,
         epoch: int | None = None,
-        limits: ProducerLimits = NO_OTHER_LIMITS,
+        limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
     ) -> Self:
         """Open the log of this name, or create it. Its disk was opened with ``time_of``.
 

@@ -45,6 +45,9 @@ class ProducerLimits:
     expiry_us: int = EXPIRY_US
 
 
+DEFAULT_PRODUCER_LIMITS: Final = ProducerLimits()
+
+
 class ProducerFault(enum.Enum):
     """Why the batch of a producer was refused. The wire has an error code for each."""
 
