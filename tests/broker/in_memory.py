@@ -1,6 +1,5 @@
 """A broker over logs in memory: all of the wire and the handlers, no disk."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,9 +37,6 @@ class MemoryNotes:
                 self.values.pop(key, None)
             else:
                 self.values[key] = value
-
-    def submit(self, changes: Mapping[str, bytes | None]) -> "asyncio.Future[None]":
-        return asyncio.ensure_future(self.change(changes))
 
 
 class MemoryHome:

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from stratalog import IndexSet
-from stratalog.segments import Disk, DiskOptions
+from stratalog.errors import Full
+from stratalog.segments import Disk, DiskOptions, Entries, Partition
 
 
 def test_appends_that_waited_for_room_land_in_the_order_of_their_calls(tmp_path: Path) -> None:
@@ -26,3 +27,29 @@ def test_appends_that_waited_for_room_land_in_the_order_of_their_calls(tmp_path:
             assert payloads == [b"%d" % number for number in range(50) for _ in range(2)]
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_writers_that_submit_when_there_is_room_all_get_their_turn(tmp_path: Path) -> None:
+    """None of them waits in a circle for the turns of the others, which then never come."""
+
+    async def submit(disk: Disk, partition: Partition, number: int) -> None:
+        while True:
+            try:
+                previous = partition.tail[0]
+                written = partition.submit(
+                    previous, Entries.following(previous, 1, [b"%d" % number])
+                )
+            except Full:
+                await disk.room()
+            else:
+                await written
+                return
+
+    async def check() -> None:
+        async with await Disk.open(tmp_path, DiskOptions(queue_bytes_max=100)) as disk:
+            partitions = [await disk.partition(f"p{number}") for number in range(5)]
+            writers = [submit(disk, each, number) for number, each in enumerate(partitions)]
+            await asyncio.gather(*writers)
+            assert [each.last for each in partitions] == [1] * 5
+
+    asyncio.run(check())

@@ -22,6 +22,7 @@ from simulation import (
     keeping,
     node_disk,
     scenario,
+    serving,
     sinking,
 )
 from simulation.planting import DeadPlant, Unnoticed
@@ -36,6 +37,7 @@ SCENARIOS = {
     "herding": herding.run_seed,
     "sinking": sinking.run_seed,
     "disk": node_disk.run_seed,
+    "serving": serving.run_seed,
 }
 
 PLANT_LINE = "{scenario:<12}{plant:<50}{seed!s:>5}  {by}"

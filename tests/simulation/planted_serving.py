@@ -11,13 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
+import msgspec
+
 from simulation.planting import plant
+from stratalog.broker import producer_ids
 from stratalog.broker.groups.group_log import GroupLog
 from stratalog.broker.groups.offsets import Offsets
 from stratalog.broker.groups.stored import StoredGroup
 from stratalog.broker.topics.catalogue import Topics
 from stratalog.broker.topics.topic import Topic
 from stratalog.partitions import Appended, Batch, DiskLog, Producers
+from stratalog.partitions.disk_state import DiskState
 from stratalog.partitions.producers import Remembered
 from stratalog.runtime import Runtime
 
@@ -134,7 +138,7 @@ def producers_lost_at_a_checkpoint() -> Iterator[None]:
 def first_batch_not_awaited() -> Iterator[None]:
     """When the first batch of a producer fails, the second is taken for it: ``order``."""
 
-    def careless(_self: Producers, _batch: Batch) -> None:
+    def careless(_self: Producers, _batch: Batch, _now_us: int) -> None:
         pass
 
     with plant(Producers, "_must_be_awaited", careless):
@@ -153,6 +157,53 @@ def log_start_not_durable() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def log_start_lost_at_a_restart() -> Iterator[None]:
+    """A checkpoint does not say where the log begins: ``log start``."""
+    from_bytes = DiskState.from_bytes
+
+    def forgetful(data: bytes, name: str) -> DiskState:
+        return msgspec.structs.replace(from_bytes(data, name), log_start=0)
+
+    with plant(DiskState, "from_bytes", forgetful):
+        yield
+
+
+@contextmanager
+def duplicate_answered_with_the_wrong_offset() -> Iterator[None]:
+    """With that of the producer's newest batch: ``an offset is of one record``."""
+    judge = Producers.judge
+
+    def newest(self: Producers, batch: Batch, now_us: int) -> Remembered | None:
+        original = judge(self, batch, now_us)
+        return None if original is None else self._states[batch.producer_id].batches[-1]
+
+    with plant(Producers, "judge", newest):
+        yield
+
+
+@contextmanager
+def failed_batch_counts_as_written() -> Iterator[None]:
+    """Batches whose write failed stay with their producer: ``a healthy disk takes records``."""
+
+    def stubborn(_self: Producers) -> None:
+        pass
+
+    with plant(Producers, "forget_in_flight", stubborn):
+        yield
+
+
+@contextmanager
+def producer_ids_given_again() -> Iterator[None]:
+    """The ids that were given are forgotten with the process: ``an offset is of one record``."""
+
+    def forgetful(_value: bytes | None) -> int:
+        return 0
+
+    with plant(producer_ids, "_stored", forgetful):
+        yield
+
+
 PLANTED = (
     acknowledge_before_durable,
     high_watermark_too_early,
@@ -162,4 +213,8 @@ PLANTED = (
     producers_lost_at_a_checkpoint,
     first_batch_not_awaited,
     log_start_not_durable,
+    log_start_lost_at_a_restart,
+    duplicate_answered_with_the_wrong_offset,
+    failed_batch_counts_as_written,
+    producer_ids_given_again,
 )

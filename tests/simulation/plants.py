@@ -17,8 +17,10 @@ from simulation import (
     planted_damaging,
     planted_herding,
     planted_keeping,
+    planted_serving,
     planted_sinking,
     scenario,
+    serving,
     sinking,
 )
 from simulation.planting import Found, Plant, first_seed_that_finds
@@ -45,5 +47,6 @@ COMPACTING = Bed("compacting", compacting.run_seed, planted_compacting.PLANTED, 
 DAMAGING = Bed("damaging", damaging.run_seed, planted_damaging.PLANTED, 400)
 HERDING = Bed("herding", herding.run_seed, planted_herding.PLANTED, 1_000)
 SINKING = Bed("sinking", sinking.run_seed, planted_sinking.PLANTED, 400)
+SERVING = Bed("serving", serving.run_seed, planted_serving.PLANTED, 400)
 
-BEDS = (WRITING, KEEPING, BRANCHING, COMPACTING, DAMAGING, HERDING, SINKING)
+BEDS = (WRITING, KEEPING, BRANCHING, COMPACTING, DAMAGING, HERDING, SINKING, SERVING)

@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import Coroutine, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from simulation.node_disk import Faults
-from simulation.promised_topics import IdempotentProducer, Promised, PromisedTopic
+from simulation.promised_topics import IdempotentProducer, Made, Promised, PromisedTopic
 from simulation.promises import promise
 from simulation.serving_client import PARTITIONS, Client, Refused
-from simulation.wire_client import Gone, WireClient
-from stratalog.broker import BrokerOptions, broker
-from stratalog.broker.requests import Dispatcher, served
-from stratalog.broker.wire import Shared
-from stratalog.broker.wire.memory import RequestMemory
+from simulation.serving_life import Life, open_life
+from simulation.wire_client import Gone
+from stratalog.broker import BrokerOptions
 from stratalog.errors import StratalogError
-from stratalog.partitions import time_of
-from stratalog.segments import Disk, DiskOptions
+from stratalog.partitions import CheckpointTurns
+from stratalog.segments import DiskOptions
 from stratalog.segments.write_ahead import journal
 from stratalog.testing import SimulatedFiles, Simulation, simulate
 from stratalog.testing.disk_faults import When
@@ -41,6 +39,7 @@ WHENS: tuple[When, ...] = ("before", "after", "torn")
 TOPICS = ("a", "b")
 GROUPS = ("g", "h")
 ANSWER_S_MAX = 20.0
+SENT_AGAIN_MAX = 50
 
 
 def disk_options_of(random: Random) -> DiskOptions:
@@ -56,23 +55,6 @@ def disk_options_of(random: Random) -> DiskOptions:
     )
 
 
-@dataclass
-class Life:
-    """One running broker."""
-
-    parts: AsyncExitStack
-    shared: Shared
-    clients: list[WireClient] = field(default_factory=list)
-
-    def client(self) -> Client:
-        wire = WireClient(self.shared, asyncio.get_running_loop())
-        self.clients.append(wire)
-        return Client(wire)
-
-    async def close(self) -> None:
-        await self.parts.aclose()
-
-
 class Fire:
     """One seed."""
 
@@ -84,8 +66,13 @@ class Fire:
             random=Random(self.random.getrandbits(32)), at_once=bool(simulation.seed % 2)
         )
         self.promised = Promised()
-        self.producers = [IdempotentProducer(number) for number in range(2)]
+        self.producers = [IdempotentProducer(number) for number in range(3)]
         self.disk_options = disk_options_of(self.random)
+        self.turns = partial(
+            CheckpointTurns,
+            log_bytes_max=self.random.choice((200, 2000, 1 << 26)),
+            all_bytes_max=self.random.choice((1000, 1 << 29)),
+        )
         self.options = BrokerOptions(
             data=Path("simulated"),
             http=None,
@@ -108,25 +95,8 @@ class Fire:
         return self.trace.digest()
 
     async def opened(self) -> Life:
-        async with AsyncExitStack() as parts:
-            disk = await Disk.open(
-                self.files, self.disk_options, runtime=self.simulation.runtime, time_of=time_of
-            )
-            parts.push_async_callback(disk.close)
-            context = await broker._open_parts(parts, disk, self.options, self.simulation.runtime)
-            options = self.options
-            shared = Shared(
-                dispatch=Dispatcher(context, served()),
-                memory=RequestMemory(options.request_memory_bytes),
-                request_bytes_max=options.request_bytes_max,
-                in_flight_max=options.in_flight_max,
-                unsent_bytes_max=options.unsent_bytes_max,
-                connections_max=options.connections_max,
-                frame_s_max=options.frame_ms_max / 1000,
-                idle_s_max=options.idle_ms_max / 1000,
-            )
-            return Life(parts.pop_all(), shared)
-        raise AssertionError
+        runtime = self.simulation.runtime
+        return await open_life(self.files, self.disk_options, self.options, runtime, self.turns)
 
     async def look(self, life: Life, when: str, *, is_settled: bool = True) -> None:
         """Everything that was promised is there."""
@@ -144,8 +114,12 @@ class Fire:
         """What producers still have to send, arrives now."""
         for producer in self.producers:
             if producer.topic in self.promised.usable():
-                while producer.unacknowledged:
+                for _ in range(SENT_AGAIN_MAX):
                     await self.send_again(client, client, producer)
+                    if not producer.unacknowledged:
+                        break
+                    await asyncio.sleep(1.0)
+                promise(not producer.unacknowledged, "a healthy disk takes records", f"{producer}")
 
     # Lives
 
@@ -202,6 +176,7 @@ class Fire:
         work += [self.work(life) for _ in range(self.random.randint(1, 3))]
         await asyncio.gather(*work)
         self.files.fail_if(None)
+        await self.finish(life.client())
         look = self.look(life, "worked", is_settled=False)
         await (self.tolerant(look) if is_faulty else look)  # a log may be down until the next life
         if self.random.random() < 0.5:
@@ -220,15 +195,18 @@ class Fire:
             self.trace.note(f"{type(error).__name__} {error}")
 
     async def produce(self, life: Life, producer: IdempotentProducer) -> None:
-        clients = life.client(), life.client()
         for _ in range(self.random.randint(2, 8)):
+            clients = life.client(), life.client()
+            if self.random.random() < 0.2:
+                self.simulation.loop.call_later(self.random.choice((0.0, 0.01)), clients[0].leave)
             await self.tolerant(self.send(clients, producer))
             await asyncio.sleep(self.random.choice((0.0, 0.0, 0.01, 0.3)))
 
     async def send(self, clients: tuple[Client, Client], producer: IdempotentProducer) -> None:
         """A few batches in flight; then again what was not acknowledged."""
         usable = self.promised.usable()
-        if producer.topic not in usable:
+        is_new = not producer.unacknowledged and self.random.random() < 0.1
+        if is_new or producer.topic not in usable:
             if not usable:
                 return
             producer_id = await clients[0].producer_id()
@@ -247,6 +225,17 @@ class Fire:
             if self.random.random() < 0.3:
                 asked += [second.produce(topic.name, partition, each.batch) for each in sent]
             answers = await asyncio.gather(*asked, return_exceptions=True)
+            self.answered(producer, topic, partition, sent, answers)
+
+    def answered(
+        self,
+        producer: IdempotentProducer,
+        topic: PromisedTopic,
+        partition: int,
+        sent: list[Made],
+        answers: list[int | BaseException],
+    ) -> None:
+        """``Gone`` if one of them has not come."""
         for at, answer in enumerate(answers):
             made = sent[at % len(sent)]
             if isinstance(answer, int):
@@ -256,6 +245,8 @@ class Fire:
                 promise(at > 0 or not answer.is_fatal, "retries are taken", f"{producer}: {answer}")
             elif not isinstance(answer, Gone):
                 raise answer
+        if any(isinstance(answer, Gone) for answer in answers):
+            raise Gone
 
     def acknowledged(
         self, topic: PromisedTopic, partition: int, base: int, values: list[bytes]
@@ -377,7 +368,12 @@ class Fire:
 
 def run_seed(seed: int) -> str:
     """Run one seed; gives the digest of its trace. Journals are small, so that they get full."""
-    with patch.object(journal, "FILE_BYTES_MIN", 4096 if seed % 3 else 1024):
+    with (
+        patch.object(journal, "FILE_BYTES_MIN", 4096 if seed % 3 else 1024),
+        warnings.catch_warnings(),
+    ):
+        # Of tasks that had not begun when their process died.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return simulate(
             lambda simulation: Fire(simulation).run(),
             seed,

@@ -103,6 +103,10 @@ class Client:
     def __init__(self, wire: WireClient) -> None:
         self._wire = wire
 
+    def leave(self) -> None:
+        """Without waiting for answers."""
+        self._wire.close()
+
     # Topics
 
     async def create_topic(self, name: str, partitions: int) -> None:

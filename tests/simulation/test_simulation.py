@@ -19,6 +19,7 @@ from simulation import (
     keeping,
     node_disk,
     scenario,
+    serving,
     sinking,
 )
 from simulation.planting import Plant
@@ -28,6 +29,7 @@ from simulation.plants import (
     DAMAGING,
     HERDING,
     KEEPING,
+    SERVING,
     SINKING,
     WRITING,
 )
@@ -37,6 +39,7 @@ SEEDS_HERDING = 500
 SEEDS_DAMAGING = 200
 SEEDS_SINKING = 500
 SEEDS_DISK = 300
+SEEDS_SERVING = 100
 SCENARIOS = (
     "scenario",
     "keeping",
@@ -46,6 +49,7 @@ SCENARIOS = (
     "herding",
     "sinking",
     "node_disk",
+    "serving",
 )
 SEEDS_PER_TEST = 50
 
@@ -98,6 +102,12 @@ def test_a_disk_keeps_what_it_promised_under_fire(first: int) -> None:
         node_disk.run_seed(seed)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS_SERVING, SEEDS_PER_TEST))
+def test_a_broker_keeps_what_it_told_its_clients(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        serving.run_seed(seed)
+
+
 @pytest.mark.parametrize("plant", WRITING.plants, ids=lambda plant: plant.__name__)
 def test_the_simulation_finds_a_planted_bug(plant: Plant) -> None:
     WRITING.found(plant)
@@ -133,6 +143,11 @@ def test_the_simulation_finds_a_planted_bug_in_sinking(plant: Plant) -> None:
     SINKING.found(plant)
 
 
+@pytest.mark.parametrize("plant", SERVING.plants, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_a_planted_bug_in_serving(plant: Plant) -> None:
+    SERVING.found(plant)
+
+
 @pytest.mark.parametrize("module", SCENARIOS)
 def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
     source = f"from simulation.{module} import run_seed; print(run_seed(7), run_seed(8))"
@@ -145,6 +160,7 @@ def test_the_same_seed_gives_the_same_trace_in_any_process(module: str) -> None:
         "herding": herding.run_seed,
         "sinking": sinking.run_seed,
         "node_disk": node_disk.run_seed,
+        "serving": serving.run_seed,
     }[module]
     traces = set()
     for hash_seed in ("1", "2"):

@@ -15,7 +15,7 @@ from stratalog.broker.groups import Groups
 from stratalog.broker.options import Address, BrokerOptions
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.requests import Dispatcher, served
-from stratalog.broker.topics import Topics
+from stratalog.broker.topics import DiskNotes, Topics
 from stratalog.broker.wire import Endpoint
 from stratalog.opening import Opening
 from stratalog.partitions import CheckpointTurns, DiskLog, KeyedLog, time_of
@@ -113,8 +113,8 @@ class Broker:
 async def _open_parts(
     opened: AsyncExitStack, disk: Disk, options: BrokerOptions, runtime: Runtime
 ) -> BrokerContext:
-    turns = CheckpointTurns()
-    cluster_id = await _cluster_id(disk, runtime)
+    turns, notes = CheckpointTurns(), DiskNotes(disk)
+    cluster_id = await _cluster_id(notes, runtime)
     topics = await Topics.open(disk, options, runtime, turns)
     opened.push_async_callback(topics.close)
     group_log = await DiskLog.open(disk, GROUPS_PARTITION, runtime=runtime, turns=turns)
@@ -133,16 +133,16 @@ async def _open_parts(
         disk=disk,
         topics=topics,
         groups=groups,
-        producer_ids=ProducerIds(disk.notes),
+        producer_ids=ProducerIds(notes),
         meters=Meters(),
     )
 
 
-async def _cluster_id(disk: Disk, runtime: Runtime) -> str:
-    known = disk.notes.get(CLUSTER_NOTE)
+async def _cluster_id(notes: DiskNotes, runtime: Runtime) -> str:
+    known = notes.get(CLUSTER_NOTE)
     if known is None:
         known = runtime.new_id(CLUSTER_ID_LENGTH).encode()
-        await disk.notes.submit({CLUSTER_NOTE: known})
+        await notes.change({CLUSTER_NOTE: known})
     return known.decode()
 
 

@@ -21,7 +21,7 @@ class Notes(Protocol):
     def get(self, key: str) -> bytes | None:
         """The value of a key."""
 
-    def submit(self, changes: Mapping[str, bytes | None]) -> asyncio.Future[None]:
+    async def change(self, changes: Mapping[str, bytes | None]) -> None:
         """Change values, durably and all at once."""
 
 
@@ -39,7 +39,7 @@ class ProducerIds:
             async with self._reserving:
                 if self._next == self._reserved:
                     end = self._reserved + BLOCK
-                    await self._notes.submit({NOTE: b"%d" % end})
+                    await self._notes.change({NOTE: b"%d" % end})
                     self._reserved = end
         taken = self._next
         self._next += 1

@@ -28,6 +28,7 @@ from stratalog.partitions.keyed_log import KeyedLog
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
 from stratalog.partitions.producers import (
     ProducerFault,
+    ProducerLimits,
     Producers,
     ProducerState,
     RefusedProducer,
@@ -58,6 +59,7 @@ __all__ = [
     "OutOfRange",
     "PartitionLog",
     "ProducerFault",
+    "ProducerLimits",
     "ProducerState",
     "Producers",
     "ReadAhead",

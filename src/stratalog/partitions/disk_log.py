@@ -33,7 +33,13 @@ from stratalog.partitions.batch import (
 from stratalog.partitions.checkpoint_turns import CheckpointTurns
 from stratalog.partitions.disk_state import VERSION, DiskState, LatestTime, UserState
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
-from stratalog.partitions.producers import Producers, ProducerState, Remembered
+from stratalog.partitions.producers import (
+    DEFAULT_PRODUCER_LIMITS,
+    ProducerLimits,
+    Producers,
+    ProducerState,
+    Remembered,
+)
 from stratalog.partitions.protocol import Appended, Fetched, OutOfRange, TimedOffset
 from stratalog.partitions.read_ahead import ReadAhead
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
@@ -90,6 +96,7 @@ class DiskLog:
         ahead: ReadAhead,
         epoch: int,
         state: DiskState | None,
+        producers: Producers,
     ) -> None:
         """Use ``open``."""
         self._disk = disk
@@ -100,12 +107,12 @@ class DiskLog:
         self._loop = asyncio.get_running_loop()
         self._epoch = epoch
         self._log_start = state.log_start if state else 0
-        self._producers = Producers.restored(state.producers) if state else Producers()
+        self._producers = producers
         self._latest = state.latest if state else None
         self._user = state.user if state else None
         self._end = self._high_watermark = partition.last
         self._epoch_start = _start_of(epoch, partition)
-        self._time_us = 0
+        self._time_us = state.time_us if state else 0
         """Of the newest batch. Append times never go back."""
         self._pending: deque[_Pending] = deque()
         self._duplicates: dict[int, list[asyncio.Future[Appended]]] = {}
@@ -126,6 +133,7 @@ class DiskLog:
         turns: CheckpointTurns | None = None,
         ahead: ReadAhead | None = None,
         epoch: int | None = None,
+        limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
     ) -> Self:
         """Open the log of this name, or create it. Its disk was opened with ``time_of``.
 
@@ -139,7 +147,8 @@ class DiskLog:
             raise Invalid(f"{name!r} has batches of epoch {newest}", expected=newest, actual=epoch)
         turns = CheckpointTurns() if turns is None else turns
         ahead = ReadAhead() if ahead is None else ahead
-        log = cls(disk, partition, runtime, turns, ahead, epoch or newest, state)
+        producers = _producers_of(state, limits)
+        log = cls(disk, partition, runtime, turns, ahead, epoch or newest, state, producers)
         await log._replay()
         return log
 
@@ -152,6 +161,7 @@ class DiskLog:
         above = range(partition.status().checkpoint + 1, partition.last + 1)
         if not above:
             return
+        size = 0
         async for entries in partition.read(above):
             for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
                 try:
@@ -162,7 +172,8 @@ class DiskLog:
                 self._producers.accept(batch, index - 1, batch.stored_time_us)
                 self._note_time(batch.time_ms, index - 1, index - 1 + batch.count)
             self._producers.commit(entries.last)
-            self._turns.appended(self, entries.payload_bytes)
+            size += entries.payload_bytes
+        self._turns.appended(self, size)  # not before: a checkpoint contains all of it
 
     @property
     def name(self) -> str:
@@ -204,10 +215,10 @@ class DiskLog:
         try:
             written = self._partition.submit(base_offset, entries)
         except Conflict as error:  # what it would follow is about to fail
-            self._producers.failed(batch)
+            self._producers.failed(batch, now_us)
             raise NotHappened(f"the batch before it was not written: {error}") from None
         except StratalogError:
-            self._producers.failed(batch)
+            self._producers.failed(batch, now_us)
             raise
         written.add_done_callback(self._written)
         self._time_us = now_us
@@ -440,7 +451,16 @@ class DiskLog:
     async def _checkpoint(
         self, *, log_start: int | None = None, user: UserState | None = None
     ) -> None:
-        """The log start and the user's state count when the checkpoint is durable."""
+        """The log start and the user's state count when the checkpoint is durable.
+
+        A cancelled caller does not stop it, so that they count then too: the disk does not take a
+        checkpoint that begins before the one that it has.
+        """
+        taking = asyncio.ensure_future(self._take(log_start, user))
+        taking.add_done_callback(_looked_at)
+        await asyncio.shield(taking)
+
+    async def _take(self, log_start: int | None, user: UserState | None) -> None:
         async with self._checkpointing:
             index = self._high_watermark
             if index == 0:
@@ -448,7 +468,7 @@ class DiskLog:
             start = max(self._log_start, log_start or 0)
             kept = user or self._user
             state = DiskState(
-                VERSION, start, self._producers.snapshot(), self._latest, kept
+                VERSION, start, self._producers.snapshot(), self._latest, kept, self._time_us
             ).to_bytes()
             live = IndexSet(range(start + 1, index + 1)) if start < index else EMPTY
             self._turns.taken(self)
@@ -482,6 +502,18 @@ class DiskLog:
         return Trimmed(
             f"offset {offset} of {self.name!r} was removed", first_offset=self._log_start
         )
+
+
+def _producers_of(state: DiskState | None, limits: ProducerLimits) -> Producers:
+    many, expiry_us = limits.producers_max, limits.expiry_us
+    if state is None:
+        return Producers(producers_max=many, expiry_us=expiry_us)
+    return Producers.restored(state.producers, producers_max=many, expiry_us=expiry_us)
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever gave up waiting does not want it
 
 
 def _as_read(entries: Entries) -> Fetched:

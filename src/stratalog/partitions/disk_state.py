@@ -1,7 +1,7 @@
 """What a checkpoint of a log on a disk carries. Persisted: keep stable.
 
 MessagePack, an array: version, log start, producers, the largest time with its batch, the state
-that the log's user keeps.
+that the log's user keeps, the append time of the newest batch.
 """
 
 from typing import Final
@@ -37,6 +37,7 @@ class DiskState(msgspec.Struct, frozen=True, array_like=True):
     """As ``Producers.snapshot`` made it."""
     latest: LatestTime | None
     user: UserState | None
+    time_us: int = 0
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)

@@ -6,6 +6,7 @@ the map takes the place of what it was made from.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -110,8 +111,9 @@ class KeyedLog:
         return answer
 
     async def room(self) -> None:
-        """Wait until a put would find room."""
-        await self._log.room()
+        """Wait until a put is worth a try. If something is wrong with the log, the put tells."""
+        with contextlib.suppress(StratalogError):
+            await self._log.room()
 
     def _durable(
         self,

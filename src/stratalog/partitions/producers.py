@@ -8,7 +8,8 @@ they are forgotten again.
 A producer that is not known may begin with any sequence number, as its older batches may have been
 removed. But when its first batch failed, and it has sent the next ones already, they would be taken
 as its first: so the number that failed is awaited. This is not a state of the log. It lasts as long
-as the process, like the connections over which the next ones come.
+as the process, like the connections over which the next ones come, and not for ever: a client may
+give the batch up, and go on with the next ones.
 
 Times are append times, from the log, so that every replica forgets the same producers.
 """
@@ -31,7 +32,20 @@ EXPIRY_US: Final = 86_400_000_000
 """Kafka's default for ``producer.id.expiration.ms``."""
 PRODUCERS_MAX: Final = 5_000
 AWAITED_MAX: Final = 1_000
+AWAITED_US: Final = 120_000_000
+"""Kafka's default for ``delivery.timeout.ms``: later than this, nobody sends a batch again."""
 SNAPSHOT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerLimits:
+    """How many producers a partition remembers, and for how long."""
+
+    producers_max: int = PRODUCERS_MAX
+    expiry_us: int = EXPIRY_US
+
+
+DEFAULT_PRODUCER_LIMITS: Final = ProducerLimits()
 
 
 class ProducerFault(enum.Enum):
@@ -113,6 +127,11 @@ class _Began:
     producer_id: int
     epoch: int
     sequence: int
+    time_us: int
+
+    @classmethod
+    def by(cls, batch: Batch, time_us: int) -> "_Began":
+        return cls(batch.producer_id, batch.producer_epoch, batch.base_sequence, time_us)
 
 
 class Producers:
@@ -150,9 +169,9 @@ class Producers:
         """
         if batch.producer_id < 0:
             return None
-        known = self._states.get(batch.producer_id)
-        if known is None or known.time_us <= now_us - self._expiry_us:
-            self._must_be_awaited(batch)
+        known = self._known(batch, now_us)
+        if known is None:
+            self._must_be_awaited(batch, now_us)
             return None  # else any sequence number may be the first that is seen
         if batch.producer_epoch != known.epoch:
             _must_begin_epoch(batch, known)
@@ -165,20 +184,27 @@ class Producers:
                 return original
         raise _out_of_order(batch, (known.last_sequence + 1) & SEQUENCE_MAX)
 
-    def _must_be_awaited(self, batch: Batch) -> None:
+    def _known(self, batch: Batch, now_us: int) -> ProducerState | None:
+        """Its producer, unless it was silent for so long that it is forgotten."""
+        known = self._states.get(batch.producer_id)
+        if known is None or known.time_us <= now_us - self._expiry_us:
+            return None
+        return known
+
+    def _must_be_awaited(self, batch: Batch, now_us: int) -> None:
         awaited = self._awaited.get(batch.producer_id)
         if (
             awaited is not None
             and awaited.epoch == batch.producer_epoch
             and awaited.sequence != batch.base_sequence
+            and awaited.time_us > now_us - AWAITED_US
         ):
             raise _out_of_order(batch, awaited.sequence)
 
-    def failed(self, batch: Batch) -> None:
+    def failed(self, batch: Batch, now_us: int) -> None:
         """The batch was judged to fit, and was not accepted: those that follow it wait for it."""
-        known = self._states.get(batch.producer_id)
-        if batch.producer_id >= 0 and known is None:
-            self._await(_Began(batch.producer_id, batch.producer_epoch, batch.base_sequence))
+        if batch.producer_id >= 0 and self._known(batch, now_us) is None:
+            self._await(_Began.by(batch, now_us))
 
     def _await(self, began: _Began) -> None:
         self._awaited.pop(began.producer_id, None)
@@ -191,19 +217,20 @@ class Producers:
         if batch.producer_id < 0:
             return
         states, producer_id = self._states, batch.producer_id
-        known = states.pop(producer_id, None)
+        known = self._known(batch, time_us)
         written = Remembered(batch.base_sequence, base_offset, batch.count, time_us)
         silent_since = time_us - self._expiry_us
         began: _Began | None = None
-        if known is None or known.epoch != batch.producer_epoch or known.time_us <= silent_since:
-            batches: tuple[Remembered, ...] = (written,)
-            if known is None:
-                began = _Began(producer_id, batch.producer_epoch, batch.base_sequence)
-                self._awaited.pop(producer_id, None)
-        else:
+        if known is None:
+            began = _Began.by(batch, time_us)
+            self._awaited.pop(producer_id, None)
+        batches: tuple[Remembered, ...] = (written,)
+        if known is not None and known.epoch == batch.producer_epoch:
             batches = (*known.batches[1 - BATCHES_KEPT :], written)
+        before: tuple[tuple[int, ProducerState | None], ...] = (
+            (producer_id, states.pop(producer_id, None)),
+        )
         states[producer_id] = ProducerState(producer_id, batch.producer_epoch, batches)
-        before: tuple[tuple[int, ProducerState | None], ...] = ((producer_id, known),)
         oldest = next(iter(states.values()))
         if len(states) > self._producers_max or oldest.time_us <= silent_since:
             before += self._evict(silent_since)

@@ -1,20 +1,19 @@
 """Lives of one data directory: what was promised in each, and what the next one must find.
 
 A ``Ledger`` holds what is known of each topic, by name: what it must be, or the two that it may be
-while a change is under way. ``survive`` plays a step, and plays it again cut short at every call of
-the file system; after each it opens the directory, compares, uses it, and compares again.
+while a change is under way. ``survive`` plays a step, and loses the power at every call of it
+(``broker.crashes``).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
-from segments.power import CrashPoint, crash_points, fingerprint, play, told
+from broker import crashes
+from broker.crashes import Stage
 from stratalog.broker import BrokerOptions
 from stratalog.broker.topics import Topic, Topics
 from stratalog.partitions import (
@@ -28,7 +27,7 @@ from stratalog.partitions import (
     time_of,
 )
 from stratalog.segments import Disk, DiskOptions
-from stratalog.testing import FileCall, SimulatedFiles, Simulation
+from stratalog.testing import SimulatedFiles, Simulation
 
 OPTIONS = DiskOptions(
     wal_file_bytes=4096,
@@ -167,7 +166,7 @@ class Life:
         await self.check()
 
 
-Step = Callable[[Life], Awaitable[None]]
+Step = crashes.Step[Life]
 
 
 @asynccontextmanager
@@ -201,67 +200,5 @@ async def values(log: PartitionLog) -> list[bytes]:
     return found
 
 
-def survive(step: Step, prologue: Step | None = None) -> int:
-    """Play it, and lose the power at every call of it. Gives how many states that left."""
-    files, ledger = SimulatedFiles(random=Random(1)), Ledger()
-    if prologue is not None:
-        play_life(files, ledger, prologue, seed=1)
-    start = SimulatedFiles.after_kill(files), deepcopy(ledger)
-    calls = played_calls(*start, step)
-    seen = set[int]()
-    for point in crash_points(calls):
-        for seed in range(2):
-            with told(f"power lost {point}, seed {seed}"):
-                lose_power(start[0].after_kill(), deepcopy(start[1]), step, point, seed, seen)
-    return len(seen)
-
-
-def played_calls(files: SimulatedFiles, ledger: Ledger, step: Step) -> list[FileCall]:
-    """The calls of a step that nothing disturbs; and then everything is as promised."""
-    files, ledger, start = files.after_kill(), deepcopy(ledger), list[int]()
-
-    async def undisturbed(life: Life) -> None:
-        start.append(len(files.calls))
-        await step(life)
-        start.append(len(files.calls))
-        await life.check()
-        await life.go_on()
-
-    play_life(files, ledger, undisturbed, seed=2)
-    return files.calls[start[0] : start[1]]
-
-
-def lose_power(
-    files: SimulatedFiles,
-    ledger: Ledger,
-    step: Step,
-    point: CrashPoint,
-    seed: int,
-    seen: set[int],
-) -> None:
-    files.crash_at(point.call.number, point.when)
-    play_life(files, ledger, step, seed=2)
-    assert files.dead, "it did not get to the call at which it should have crashed"
-    survivor = files.after_power_loss(Random(seed))
-    state = hash((fingerprint(survivor), repr(ledger)))
-    if state in seen:
-        return
-    seen.add(state)
-
-    async def compare_and_use(life: Life) -> None:
-        await life.check()
-        await life.go_on()
-
-    async def compare(life: Life) -> None:
-        await life.check()
-
-    play_life(survivor, ledger, compare_and_use, seed=3)
-    play_life(survivor, ledger, compare, seed=4)
-
-
-def play_life(files: SimulatedFiles, ledger: Ledger, step: Step, seed: int) -> None:
-    async def script(simulation: Simulation) -> None:
-        async with life(files, ledger, simulation) as opened:
-            await step(opened)
-
-    play(files, script, seed)
+survive = Stage(life, Ledger).survive
+"""Play a step in a directory of topics, and lose the power at every call of it."""

@@ -125,7 +125,7 @@ def test_a_change_that_is_acknowledged_before_it_is_durable_is_found(
     step: Step, monkeypatch: Any
 ) -> None:
     async def at_once(self: DiskNotes, changes: Mapping[str, bytes | None]) -> None:
-        self._notes.submit(changes)
+        self._disk.notes.submit(changes)
 
     monkeypatch.setattr(DiskNotes, "change", at_once)
     with pytest.raises((AssertionError, Corrupt)):

@@ -1,6 +1,7 @@
 """Topics: their names, settings and partitions, made and deleted, and how long they keep records.
 
 Topics           the catalogue of an open broker; Topic is one
+DiskNotes        the small durable values of a node's disk, to which a topic's note belongs
 TopicSettings    what the settings of a topic mean for the rest of the broker
 
 check_topic_name, is_topic_name    Kafka's rule for names
@@ -13,6 +14,7 @@ for_each                                      the same for many things, a few at
 from stratalog.broker.topics.alter import Change, Operation, changed, replaced
 from stratalog.broker.topics.catalogue import Topics
 from stratalog.broker.topics.describe import Shown, Source, shown_broker, shown_settings
+from stratalog.broker.topics.disk_home import DiskNotes
 from stratalog.broker.topics.names import InvalidTopicName, check_topic_name, is_topic_name
 from stratalog.broker.topics.placement import assigned_partitions, check_factor, check_placement
 from stratalog.broker.topics.settings import (
@@ -28,6 +30,7 @@ from stratalog.broker.topics.topic import Topic
 __all__ = [
     "SETTINGS",
     "Change",
+    "DiskNotes",
     "InvalidSetting",
     "InvalidTopicName",
     "Operation",

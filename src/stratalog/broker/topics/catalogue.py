@@ -53,7 +53,7 @@ from stratalog.broker.topics.topic import (
 from stratalog.broker.topics.turns import Turns
 from stratalog.errors import Corrupt, NotFound, StratalogError, Unknown
 from stratalog.invariants import invariant
-from stratalog.partitions import CheckpointTurns, PartitionLog
+from stratalog.partitions import CheckpointTurns, PartitionLog, ProducerLimits
 from stratalog.runtime import Runtime
 from stratalog.segments import Disk
 
@@ -102,7 +102,8 @@ class Topics:
 
         ``turns`` are those of all logs of the disk. The disk is closed after the topics.
         """
-        home = DiskHome(disk, runtime, turns or CheckpointTurns())
+        limits = ProducerLimits(options.producers_max, options.producer_expiry_ms * 1000)
+        home = DiskHome(disk, runtime, turns or CheckpointTurns(), limits)
         topics = cls(home, DiskNotes(disk), options, runtime)
         try:
             await topics.load()

@@ -1,11 +1,17 @@
 """Partitions of topics on one node's disk, and the notes beside them."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 
 from stratalog.broker.topics.together import for_each
-from stratalog.errors import NotFound
-from stratalog.partitions import CheckpointTurns, DiskLog, PartitionLog, ReadAhead
+from stratalog.partitions import (
+    CheckpointTurns,
+    DiskLog,
+    PartitionLog,
+    ProducerLimits,
+    ReadAhead,
+)
 from stratalog.runtime import Runtime
 from stratalog.segments import Disk
 
@@ -15,10 +21,13 @@ CLOSED_AT_ONCE_MAX = 16
 class DiskHome:
     """Opens partitions of a disk as logs, one log for each."""
 
-    def __init__(self, disk: Disk, runtime: Runtime, turns: CheckpointTurns) -> None:
+    def __init__(
+        self, disk: Disk, runtime: Runtime, turns: CheckpointTurns, limits: ProducerLimits
+    ) -> None:
         self._disk = disk
         self._runtime = runtime
         self._turns = turns
+        self._limits = limits
         self._ahead = ReadAhead()
         self._logs: dict[str, DiskLog] = {}
 
@@ -26,10 +35,19 @@ class DiskHome:
         return self._disk.partitions()
 
     async def create(self, name: str) -> PartitionLog:
-        log = await DiskLog.open(
-            self._disk, name, runtime=self._runtime, turns=self._turns, ahead=self._ahead
+        """The open one, if it is open: it has one writer. It may be the partition of a growth whose
+        note failed."""
+        known = self._logs.get(name)
+        if known is not None:
+            return known
+        log = self._logs[name] = await DiskLog.open(
+            self._disk,
+            name,
+            runtime=self._runtime,
+            turns=self._turns,
+            ahead=self._ahead,
+            limits=self._limits,
         )
-        self._logs[name] = log
         return log
 
     async def open(self, name: str) -> PartitionLog:
@@ -54,13 +72,24 @@ class DiskNotes:
     """The notes of a disk."""
 
     def __init__(self, disk: Disk) -> None:
-        self._notes = disk.notes
+        self._disk = disk
 
     def get(self, key: str) -> bytes | None:
-        return self._notes.get(key)
+        return self._disk.notes.get(key)
 
     def items(self, prefix: str) -> Iterable[tuple[str, bytes]]:
-        return self._notes.items(prefix)
+        return self._disk.notes.items(prefix)
 
     async def change(self, changes: Mapping[str, bytes | None]) -> None:
-        await self._notes.submit(changes)
+        """Waits for room, as producers do: a disk is busy when it opens, and under load.
+
+        A cancelled caller does not take the change back.
+        """
+        while True:
+            try:
+                changed = self._disk.notes.submit(changes)
+            except Full:
+                await self._disk.room()
+            else:
+                await asyncio.shield(changed)
+                return

@@ -40,6 +40,9 @@ class BackPressure:
     async def room(self) -> None:
         """Wait until ``take`` would find room. ``Full`` if it does not within ``timeout_s``."""
         await self.wait_for_room(0)
+        # Those that were let in together have their turns first: until then ``take`` refuses, and
+        # a caller that tries again and again would never let them.
+        await asyncio.sleep(0)
 
     async def wait_for_room(self, size: int) -> None:
         """Reserve so many bytes. ``Full`` if there is no room within ``timeout_s``."""
