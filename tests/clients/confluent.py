@@ -145,6 +145,11 @@ class Confluent:
         for done in self._admin.delete_records([asked]).values():
             done.result(TIMEOUT_S)
 
+    def brokers(self) -> dict[int, str]:
+        """Where clients are told to connect."""
+        found = self._admin.list_topics(timeout=TIMEOUT_S).brokers
+        return {number: f"{each.host}:{each.port}" for number, each in found.items()}
+
     def groups(self) -> set[str]:
         found = self._admin.list_consumer_groups().result(TIMEOUT_S)
         assert not found.errors
