@@ -9,7 +9,7 @@ import resource
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,15 +23,6 @@ from clients.running_broker import PATIENCE_S, RunningBroker
 
 LONG_POLLS = 20
 SHUTDOWN_MS = 8_000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory.mktemp("broker"))
-    try:
-        yield running
-    finally:
-        running.ends()
 
 
 def _page(broker: RunningBroker, path: str) -> tuple[int, bytes]:
