@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer
 
 from cli.calls import call, call_json, error_json
 from clients.confluent import Confluent
 from clients.published_client import Sent
 
 NOON_MS = 1_700_000_000_000
-PATIENCE_S = 60.0
 POSITIONS = "--to-earliest --to-latest --to-offset --to-datetime --by-duration --shift-by".split()
 
 
@@ -41,25 +37,6 @@ def group(bootstrap: str, topic: str) -> str:
     return name
 
 
-@contextmanager
-def _member(bootstrap: str, group: str, topic: str) -> Iterator[None]:
-    """Somebody who reads in the group."""
-    settings: dict[str, str | int | float | bool | None] = {
-        "bootstrap.servers": bootstrap,
-        "group.id": group,
-        "client.id": "biller",
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    consumer.subscribe([topic])
-    try:
-        assert consumer.poll(PATIENCE_S) is not None
-        yield
-    finally:
-        consumer.close()
-
-
 def test_a_group_without_members_is_listed_described_and_deleted(topic: str, group: str) -> None:
     (found,) = [each for each in call_json("groups", "list") if each["group"] == group]
     assert found["state"] == "Empty"
@@ -81,11 +58,11 @@ def test_a_group_without_members_is_listed_described_and_deleted(topic: str, gro
 def test_a_group_with_a_member_is_described_and_not_touched(
     bootstrap: str, topic: str, group: str
 ) -> None:
-    with _member(bootstrap, group, topic):
+    with Confluent(bootstrap).member(group, topic):
         described = call_json("groups", "describe", group)
         assert (described["state"], described["assignor"]) == ("Stable", "range")
         (member,) = described["members"]
-        assert (member["client"], member["host"]) == ("biller", "/127.0.0.1")
+        assert (member["client"], member["host"]) == ("reader", "/127.0.0.1")
         assert [each["partition"] for each in member["assigned"]] == [0, 1]
         assert {each["member"] for each in described["progress"]} == {member["member"]}
         shown = call("groups", "describe", group).stdout

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -111,6 +112,25 @@ class Confluent:
         try:
             (found,) = consumer.committed([TopicPartition(topic, partition)], TIMEOUT_S)
             return found.offset if found.offset >= 0 else None
+        finally:
+            consumer.close()
+
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """Read in a group, which has got a first record, until the end of the block."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": group,
+                "client.id": "reader",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        try:
+            assert consumer.poll(TIMEOUT_S) is not None
+            yield
         finally:
             consumer.close()
 
