@@ -1,4 +1,4 @@
-"""A broker for each module of tests that asks for one."""
+"""A broker for the tests that ask for one and leave it alive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from clients.running_broker import RunningBroker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     running = RunningBroker(tmp_path_factory.mktemp("broker"))
     try:

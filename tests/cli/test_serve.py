@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import resource
 import socket
 import sys
@@ -53,7 +54,7 @@ def test_it_says_where_it_serves_and_that_it_is_well(broker: RunningBroker) -> N
     Confluent(broker.address).create_topic("counted")
     status, body = _page(broker, "/metrics")
     assert status == 200
-    assert b'stratalog_broker_request_seconds_count{api="CreateTopics"} 1\n' in body
+    assert re.search(rb'\nstratalog_broker_request_seconds_count{api="CreateTopics"} [1-9]', body)
 
 
 def test_a_second_start_on_the_same_directory_is_refused_and_the_first_goes_on(
