@@ -127,11 +127,3 @@ def test_a_refusal_says_what_and_what_to_do(
         assert each in told
     assert error_json(*args, code=code)["exit_code"] == code
     assert call_json("groups", "describe", group)["progress"][0]["committed"] == 40
-
-
-@pytest.mark.parametrize("command", ["list", "describe", "reset-offsets", "delete"])
-def test_the_help_teaches_by_examples(command: str) -> None:
-    text = call("groups", command, "--help").stdout
-    assert f"stratalog groups {command}" in text.split("Examples")[1]
-    for word in ("--bootstrap", "--json", "--timeout"):
-        assert word in text

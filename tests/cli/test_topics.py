@@ -127,11 +127,3 @@ def test_on_a_terminal_the_name_confirms_a_deletion(name: str, answer: str, code
     is_there = name in [each["name"] for each in call_json("topics", "list")]
     assert is_there is (code != 0)
     assert (out == f"deleted the topic {name}\n".encode()) is (code == 0)
-
-
-@pytest.mark.parametrize("command", ["list", "create", "describe", "alter", "delete"])
-def test_the_help_teaches_by_examples(command: str) -> None:
-    text = call("topics", command, "--help").stdout
-    assert f"stratalog topics {command}" in text.split("Examples")[1]
-    for word in ("--bootstrap", "--json", "--timeout"):
-        assert word in text

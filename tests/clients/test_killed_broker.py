@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("STRATALOG_TEST_KILLS", "5"))
 RECORDS = int(os.environ.get("STRATALOG_TEST_RECORDS", "100000"))
-"""``STRATALOG_TEST_KILLS=20 STRATALOG_TEST_RECORDS=1000000`` for the long run."""
+"""``STRATALOG_TEST_KILLS=20 STRATALOG_TEST_RECORDS=1000000`` makes the long run of it."""
 
 ON_THEIR_WAY_MAX = 1000
 """Of one producer. So a kill within a part meets records that are neither here nor there."""
