@@ -49,10 +49,6 @@ class RunningBroker:
         self._port = int(self.address.rpartition(":")[2])
 
     @property
-    def data(self) -> Path:
-        return self._folder / "data"
-
-    @property
     def pid(self) -> int:
         return self._running().pid
 
@@ -77,6 +73,10 @@ class RunningBroker:
                 self._running().kill()
                 self._running().wait()
                 raise
+
+    @property
+    def data(self) -> Path:
+        return self._folder / "data"
 
     def log(self) -> str:
         """The end of what it said."""
