@@ -216,7 +216,8 @@ def test_two_groups_do_not_disturb_each_other(
         _until([one.sees_more(), other.sees_more()], "both groups read")
         other.kill()
         _until([one.sees_more()], "one goes on")
-        assert {partition for partition, _, _ in one.seen()} == set(range(PARTITIONS))
+        everywhere = set(range(PARTITIONS))
+        _until([lambda: {each for each, _, _ in one.seen()} == everywhere], "it has them all")
 
 
 def test_a_static_member_comes_back_to_its_partitions(
