@@ -9,6 +9,9 @@ from stratalog.broker.http.exposition import Family, Sample, render, single
 from stratalog.broker.http.health import State, readiness
 from stratalog.broker.http.metrics import process, traffic
 from stratalog.broker.http.process import usage
+from stratalog.errors import Full
+
+FULL = Full("no space is left")
 
 
 def test_a_metric_has_its_help_its_type_and_its_values() -> None:
@@ -73,19 +76,20 @@ def test_the_process_knows_what_it_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "is_down", "reason"),
+    ("state", "is_down", "failure", "reason"),
     [
-        (State.SERVING, False, None),
-        (State.OPENING, False, "the data directory is being opened"),
-        (State.STOPPING, False, "the broker is shutting down"),
-        (State.STOPPING, True, "the broker is shutting down"),
-        (State.SERVING, True, "the disk takes no more writes"),
+        (State.SERVING, False, None, None),
+        (State.OPENING, False, None, "the data directory is being opened"),
+        (State.STOPPING, False, None, "the broker is shutting down"),
+        (State.STOPPING, True, FULL, "the broker is shutting down"),
+        (State.SERVING, True, None, "the disk takes no more writes"),
+        (State.SERVING, False, FULL, "the disk cannot be written: no space is left"),
     ],
 )
 def test_a_broker_is_ready_if_there_is_no_reason_against_it(
-    state: State, is_down: bool, reason: str | None
+    state: State, is_down: bool, failure: Full | None, reason: str | None
 ) -> None:
-    found = readiness(state, log_is_down=is_down)
+    found = readiness(state, log_is_down=is_down, disk_failure=failure)
     assert found.is_ready is (reason is None)
     assert [each for each in found.reasons if not each.startswith(reason or "")] == []
     assert len(found.reasons) == (0 if reason is None else 1)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from stratalog.broker.http import Server, serve
 from stratalog.broker.http import server as subject
 from stratalog.broker.http.server import (
     CONNECTIONS_MAX,
@@ -39,7 +40,7 @@ def with_server(work: Callable[[PageServer], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def send(server: PageServer, data: bytes, *, eof: bool = False) -> bytes:
+async def send(server: PageServer | Server, data: bytes, *, eof: bool = False) -> bytes:
     """What comes back until the server closes."""
     reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
     try:
@@ -200,3 +201,22 @@ def test_the_first_line_names_a_method_and_a_path(
     head: bytes, expected: tuple[str, str] | None
 ) -> None:
     assert requested(head) == expected
+
+
+def test_probes_are_answered_before_a_broker_is_open_and_while_it_stops() -> None:
+    async def run() -> None:
+        server = await serve(LOOPBACK)
+        try:
+            for state in ("opening", "stopping"):
+                ready = await send(server, b"GET /readyz HTTP/1.1\r\n\r\n")
+                assert ready.startswith(b"HTTP/1.1 503 ")
+                assert f'"ready":false,"state":"{state}"'.encode() in ready
+                alive = await send(server, b"GET /healthz HTTP/1.1\r\n\r\n")
+                assert alive.startswith(b"HTTP/1.1 200 ")
+                metrics = await send(server, b"GET /metrics HTTP/1.1\r\n\r\n")
+                assert b"# TYPE stratalog_broker_" in metrics
+                server.stopping()
+        finally:
+            await server.close()
+
+    asyncio.run(asyncio.wait_for(run(), TIMEOUT_S))

@@ -278,11 +278,25 @@ def test_help_teaches() -> None:
     commands = ["init", "append", "read", "follow", "info", "doctor"]
     commands += ["collect", "compact", "sweep", "scrub", "destroy", "verify", "cost", "soak"]
     commands += [f"cursor {name}" for name in ("list", "create", "move", "delete")]
+    commands += [f"topics {name}" for name in ("list", "create", "describe", "alter", "delete")]
+    commands += [f"groups {name}" for name in ("list", "describe", "reset-offsets", "delete")]
     for command in commands:
         text = call(*command.split(), "--help").stdout
         assert f"stratalog {command} " in text.split("Example")[1], command
         assert "--json" in text
         assert "--verbose" in text
+
+
+def test_the_help_of_a_server_says_what_it_prints_and_how_it_ends() -> None:
+    text = call("serve", "--help").stdout
+    for words in (
+        "ready kafka=HOST:PORT http=HOST:PORT",
+        "SIGTERM",
+        "STRATALOG_LISTEN",
+        "--config",
+    ):
+        assert words in text
+    assert "stratalog serve --data data" in text.split("Examples")[1]
 
 
 def _commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -176,6 +176,14 @@ class Asynchronous:
         found = self._administer(lambda admin: admin.list_consumer_groups())
         return {each[0] for each in found}
 
+    def all_committed(self, group: str) -> dict[tuple[str, int], int]:
+        found = self._administer(lambda admin: admin.list_consumer_group_offsets(group))
+        return {(each.topic, each.partition): at.offset for each, at in found.items()}
+
+    def brokers(self) -> dict[int, str]:
+        found = self._administer(lambda admin: admin.describe_cluster())
+        return {each["node_id"]: f"{each['host']}:{each['port']}" for each in found["brokers"]}
+
     def group_state(self, group: str) -> str:
         (answer,) = self._administer(lambda admin: admin.describe_consumer_groups([group]))
         ((code, _, state, *_),) = answer.groups

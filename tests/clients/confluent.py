@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -114,11 +122,35 @@ class Confluent:
         finally:
             consumer.close()
 
+    @contextmanager
+    def member(self, group: str, topic: str) -> Iterator[None]:
+        """Read in a group, which has got a first record, until the end of the block."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": group,
+                "client.id": "reader",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([topic])
+        try:
+            assert consumer.poll(TIMEOUT_S) is not None
+            yield
+        finally:
+            consumer.close()
+
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
         self._admin.create_topics([topic])[name].result(TIMEOUT_S)
+
+    def create_topics(self, names: Sequence[str]) -> None:
+        """Many in one request, of one partition each."""
+        for done in self._admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            done.result(TIMEOUT_S)
 
     def delete_topic(self, name: str) -> None:
         self._admin.delete_topics([name])[name].result(TIMEOUT_S)
@@ -145,10 +177,20 @@ class Confluent:
         for done in self._admin.delete_records([asked]).values():
             done.result(TIMEOUT_S)
 
+    def brokers(self) -> dict[int, str]:
+        """Where clients are told to connect."""
+        found = self._admin.describe_cluster().result(TIMEOUT_S).nodes
+        return {each.id: f"{each.host}:{each.port}" for each in found}
+
     def groups(self) -> set[str]:
         found = self._admin.list_consumer_groups().result(TIMEOUT_S)
         assert not found.errors
         return {each.group_id for each in found.valid}
+
+    def all_committed(self, group: str) -> dict[tuple[str, int], int]:
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        found = asked[group].result(TIMEOUT_S).topic_partitions
+        return {(each.topic, each.partition): each.offset for each in found}
 
     def group_state(self, group: str) -> str:
         found = self._admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A broker for each module of tests, and the published clients."""
+"""A broker for all tests that leave it alive, and the published clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clients.published_client import PublishedClient
 from clients.running_broker import RunningBroker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     running = RunningBroker(tmp_path_factory.mktemp("broker"))
     try:
@@ -21,7 +21,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         running.ends()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(broker: RunningBroker) -> str:
     return broker.address
 

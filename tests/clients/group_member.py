@@ -21,8 +21,8 @@ from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 from kafka.errors import CommitFailedError
 
-SESSION_MS = 6_000
-HEARTBEAT_MS = 500
+SESSION_MS = 3_000
+HEARTBEAT_MS = 300
 POLL_S = 0.2
 
 Row = tuple[int, int, bytes]

@@ -103,7 +103,7 @@ class PurePython:
             return found
 
     @contextmanager
-    def _admin(self) -> Iterator[Any]:
+    def admin(self) -> Iterator[Any]:
         admin = KafkaAdminClient(bootstrap_servers=self._address)
         try:
             yield admin
@@ -118,44 +118,54 @@ class PurePython:
             "replication_factor": 1,
             "configs": dict(config or {}),
         }
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.create_topics({name: wanted})
 
     def delete_topic(self, name: str) -> None:
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.delete_topics([name])
 
     def topics(self) -> dict[str, int]:
-        with self._admin() as admin:
+        with self.admin() as admin:
             return {each["name"]: len(each["partitions"]) for each in admin.describe_topics()}
 
     def add_partitions(self, name: str, total: int) -> None:
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.create_partitions({name: total})
 
     def config(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        with self._admin() as admin:
+        with self.admin() as admin:
             found = admin.describe_configs([resource], config_filter="all")
         return {name: entry["value"] for name, entry in found["topic"][topic].items()}
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: value})
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.alter_configs([resource])
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.delete_records({TopicPartition(topic, partition): before})
 
     def groups(self) -> set[str]:
-        with self._admin() as admin:
+        with self.admin() as admin:
             return {each["group_id"] for each in admin.list_groups()}
 
+    def all_committed(self, group: str) -> dict[tuple[str, int], int]:
+        with self.admin() as admin:
+            found = admin.list_group_offsets(group)[group]
+        return {(each.topic, each.partition): at.offset for each, at in found.items()}
+
+    def brokers(self) -> dict[int, str]:
+        with self.admin() as admin:
+            found = admin.describe_cluster()["brokers"]
+        return {each["broker_id"]: f"{each['host']}:{each['port']}" for each in found}
+
     def group_state(self, group: str) -> str:
-        with self._admin() as admin:
+        with self.admin() as admin:
             return str(admin.describe_groups([group])[group]["group_state"])
 
     def delete_group(self, group: str) -> None:
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.delete_groups([group])

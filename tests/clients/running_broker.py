@@ -19,9 +19,11 @@ PATIENCE_S = 60.0
 class RunningBroker:
     """``stratalog serve`` on a data directory."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        """``environment`` is added to that of the tests."""
         self._folder = folder
         self._options: Sequence[str] = options
+        self._environment = os.environ | environment
         self._log = folder / "broker.log"
         self._port = 0
         self._process: Program | None = None
@@ -32,11 +34,11 @@ class RunningBroker:
     def start(self) -> None:
         """Start it, on the same port as before, and wait until it serves."""
         command = [sys.executable, "-m", "stratalog", "serve"]
-        command += ["--data", str(self._folder / "data"), "--http", "127.0.0.1:0"]
+        command += ["--data", str(self.data), "--http", "127.0.0.1:0"]
         command += ["--listen", f"127.0.0.1:{self._port}", *self._options]
         said = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
-            self._process = Program(command, stdout=log, stderr=log)
+            self._process = Program(command, stdout=log, stderr=log, env=self._environment)
         deadline = time.monotonic() + PATIENCE_S
         while not (ready := self._ready(said)):
             assert self._process.poll() is None, self.log()
@@ -45,6 +47,10 @@ class RunningBroker:
         named = dict(part.split("=", 1) for part in ready.split()[1:])
         self.address, self.http = named["kafka"], named["http"]
         self._port = int(self.address.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
 
     def kill(self) -> None:
         """SIGKILL: it gets no chance to finish anything."""
@@ -68,9 +74,17 @@ class RunningBroker:
                 self._running().wait()
                 raise
 
+    @property
+    def data(self) -> Path:
+        return self._folder / "data"
+
     def log(self) -> str:
         """The end of what it said."""
-        return self._log.read_text(errors="replace")[-4000:]
+        return self.said()[-4000:]
+
+    def said(self) -> str:
+        """All that it has written to its streams."""
+        return self._log.read_text(errors="replace")
 
     def _ready(self, already_said: int) -> str:
         said = self._log.read_bytes()[already_said:].decode(errors="replace")

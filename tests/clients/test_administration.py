@@ -5,8 +5,17 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from kafka import TopicPartition as PythonPartition
+from kafka.structs import OffsetAndMetadata
 
-from clients.published_client import PublishedClient, Sent
+from clients.confluent import Confluent
+from clients.published_client import TIMEOUT_S, PublishedClient, Sent
+from clients.pure_python import PurePython
+
+NOON_MS = 1_700_000_000_000
 
 
 def test_a_topic_is_created_seen_and_deleted(client: PublishedClient) -> None:
@@ -68,5 +77,76 @@ def test_committed_offsets_stay(client: PublishedClient, topic: str, group: str)
     assert client.committed(group, topic, 1) == 0
     client.commit(group, topic, {0: 3})
     assert client.committed(group, topic) == 3
+    assert client.all_committed(group) == {(topic, 0): 3, (topic, 1): 0}
     assert group in client.groups()
     assert client.group_state(group) == "Empty"
+
+
+def test_the_broker_is_described_as_clients_reach_it(client: PublishedClient, address: str) -> None:
+    assert client.brokers() == {0: address}
+
+
+def test_librdkafka_changes_what_groups_have_committed(address: str) -> None:
+    client, admin = Confluent(address), AdminClient({"bootstrap.servers": address})
+    topic, group = _used_topic(client)
+    places = [TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 0)]
+    asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+    assert not any(each.error for each in asked[group].result(TIMEOUT_S).topic_partitions)
+    assert client.all_committed(group) == {(topic, 0): 3, (topic, 1): 0}
+    client.delete_group(group)
+    assert group not in client.groups()
+
+
+def test_librdkafka_asks_for_offsets_and_topics_as_administrator(address: str) -> None:
+    client, admin = Confluent(address), AdminClient({"bootstrap.servers": address})
+    topic, _ = _used_topic(client)
+    place = TopicPartition(topic, 0)
+    for asked, expected in (
+        (OffsetSpec.earliest(), 0),  # type: ignore[no-untyped-call]
+        (OffsetSpec.latest(), 10),  # type: ignore[no-untyped-call]
+        (OffsetSpec.max_timestamp(), 9),  # type: ignore[no-untyped-call]
+        (OffsetSpec.for_timestamp(NOON_MS + 4), 4),
+    ):
+        assert admin.list_offsets({place: asked})[place].result(TIMEOUT_S).offset == expected
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+    assert [(each.id, each.leader.id) for each in found.partitions] == [(0, 0), (1, 0)]
+
+
+def test_kafka_python_changes_and_forgets_what_groups_have_committed(address: str) -> None:
+    client = PurePython(address)
+    topic, group = _used_topic(client)
+    with client.admin() as admin:
+        admin.alter_group_offsets(
+            group,
+            {
+                PythonPartition(topic, 0): OffsetAndMetadata(5, "", -1),
+                PythonPartition(topic, 1): OffsetAndMetadata(0, "", -1),
+            },
+        )
+        assert client.all_committed(group) == {(topic, 0): 5, (topic, 1): 0}
+        admin.delete_group_offsets(group, [PythonPartition(topic, 1)])
+    assert client.all_committed(group) == {(topic, 0): 5}
+    client.delete_group(group)
+    assert group not in client.groups()
+
+
+def test_kafka_python_sees_producers_and_sizes(address: str) -> None:
+    client = PurePython(address)
+    topic, _ = _used_topic(client)
+    place = PythonPartition(topic, 0)
+    with client.admin() as admin:
+        (producer,) = admin.describe_producers([place])[place].active_producers
+        (folder,) = admin.describe_log_dirs()[0]["log_dirs"]
+    assert (producer.producer_epoch, producer.last_sequence) == (0, 9)
+    (found,) = [each for each in folder["topics"] if each["name"] == topic]
+    assert [each["partition_size"] > 0 for each in found["partitions"]] == [True, False]
+
+
+def _used_topic(client: PublishedClient) -> tuple[str, str]:
+    """A topic of two partitions with ten records in the first, and a group that has read seven."""
+    topic, group = f"used-{uuid.uuid4().hex[:8]}", f"group-{uuid.uuid4().hex[:8]}"
+    client.create_topic(topic, 2)
+    records = [Sent(b"%d" % number, time_ms=NOON_MS + number) for number in range(10)]
+    client.produce(topic, records, idempotent=True)
+    client.commit(group, topic, {0: 7})
+    return topic, group

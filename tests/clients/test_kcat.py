@@ -55,6 +55,8 @@ def test_a_time_is_found(address: str, topic: str) -> None:
     client = Confluent(address)
     client.produce(topic, [Sent(b"x", time_ms=1_700_000_000_000 + n) for n in range(10)])
     assert "offset 4" in _kcat(address, "-Q", "-t", f"{topic}:0:1700000000004")
+    read = _kcat(address, *f"-C -t {topic} -p 0 -o s@1700000000004 -e -q -f %o,".split())
+    assert read == "4,5,6,7,8,9,"
 
 
 def test_a_group_goes_on_where_it_stopped(address: str, topic: str) -> None:

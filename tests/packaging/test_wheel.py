@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from signals import Program
 from stratalog._version import __version__
 
 pytestmark = pytest.mark.packaging
@@ -39,7 +41,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the scripts of a fresh environment with only the wheel in it."""
-    venv = tmp_path_factory.mktemp("venv")
+    return _environment(tmp_path_factory.mktemp("venv"), str(wheel))
+
+
+@pytest.fixture(scope="module")
+def with_broker(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the extra that the broker needs."""
+    return _environment(tmp_path_factory.mktemp("with-broker"), f"{wheel}[broker]")
+
+
+def _environment(venv: Path, wheel: str) -> Path:
     uv: Sequence[str] = (sys.executable, "-m", "uv", "--quiet")
     run(*uv, "venv", "--clear", "--python", sys.executable, venv, cwd=venv)
     constraints = ROOT / "requirements" / "dev.txt"
@@ -117,3 +128,35 @@ def test_without_spark_every_command_that_needs_it_says_what_to_install(
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: Spark is not installed")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["serve --data data", "topics list", "groups list"])
+def test_without_the_extra_the_broker_says_what_to_install(
+    installed: Path, tmp_path: Path, command: str
+) -> None:
+    done = subprocess.run(
+        [installed / "stratalog", *command.split()],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the broker is not installed")
+    assert 'pip install "stratalog[broker]"' in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_with_the_extra_a_broker_serves_and_its_commands_reach_it(
+    with_broker: Path, tmp_path: Path
+) -> None:
+    stratalog = with_broker / "stratalog"
+    where = ["--data", "data", "--listen", "127.0.0.1:0", "--http", "none"]
+    with Program([stratalog, "serve", *where], cwd=tmp_path, stderr=subprocess.PIPE) as broker:
+        assert broker.stderr is not None
+        ready = next(line for line in broker.stderr if line.startswith(b"ready "))
+        at = ("--bootstrap", ready.split()[1].removeprefix(b"kafka=").decode())
+        run(stratalog, "topics", "create", "orders", *at, cwd=tmp_path)
+        assert "orders" in run(stratalog, "topics", "list", *at, cwd=tmp_path)
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(30) == 0

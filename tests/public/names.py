@@ -21,6 +21,7 @@ from stratalog.renamed import RENAMED
 
 IN_FULL = (
     "stratalog",
+    "stratalog.broker",
     "stratalog.errors",
     "stratalog.pipeline",
     "stratalog.segments",

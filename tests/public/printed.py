@@ -24,7 +24,7 @@ TYPES = {
     type(None): "null",
 }
 
-OF_SOMEBODY = frozenset({"spared"})
+OF_SOMEBODY = frozenset({"set", "spared"})
 ERROR = "an error"
 
 

@@ -9,6 +9,9 @@ import pyarrow as pa
 import stratalog as sl
 from cli.calls import call, new_log, new_url, run
 from cli.test_fork import change_note
+from clients.confluent import Confluent
+from clients.published_client import Sent
+from clients.running_broker import RunningBroker
 from objectlog.leftovers import litter
 from objectlog.planted_damage import (
     Planter,
@@ -30,6 +33,7 @@ from stratalog.objectlog.holds.upload_guard import UploadGuard
 AT_ONCE = ("--interval", "0")
 CORRUPT = 13
 INVALID = 2
+EXISTS = 4
 NOT_HAPPENED = 5
 INCOMPLETE = 16
 KEY = "substring_index(cast(body as string), ' ', 1)"
@@ -61,6 +65,7 @@ def without_spark(folder: Path) -> Inventory:
     _compaction(printed, folder)
     _herd(printed, folder)
     _disk(printed, folder)
+    _broker(printed, folder / "broker")
     return printed.inventory()
 
 
@@ -300,6 +305,36 @@ def _disk(printed: Printed, folder: Path) -> None:
     wal_in_the_middle(victim)
     printed("disk", "repair", root, code=CORRUPT)
     printed("disk", "repair", root, "--accept-loss")
+
+
+def _broker(printed: Printed, folder: Path) -> None:
+    folder.mkdir()
+    broker = RunningBroker(folder)
+    try:
+        _topics_and_groups(printed, broker.address)
+    finally:
+        broker.ends()
+
+
+def _topics_and_groups(printed: Printed, address: str) -> None:
+    at = ("--bootstrap", address)
+    printed("topics", "create", "orders", *at)
+    printed("topics", "create", "orders", *at, code=EXISTS)
+    change = ("--partitions", "2", "--config", "retention.ms=-1", "--unset", "flush.ms")
+    printed("topics", "alter", "orders", *change, *at)
+    printed("topics", "list", *at)
+    client = Confluent(address)
+    client.produce("orders", [Sent(b"x")] * 3)
+    printed("topics", "describe", "orders", *at)
+    client.commit("bills", "orders", {0: 2})
+    printed("groups", "list", *at)
+    with client.member("bills", "orders"):
+        printed("groups", "describe", "bills", *at)
+    printed("groups", "describe", "bills", *at)
+    back = ("--topic", "orders", "--to-earliest")
+    printed("groups", "reset-offsets", "bills", *back, *at)
+    printed("groups", "delete", "bills", "--yes", *at)
+    printed("topics", "delete", "orders", "--yes", *at)
 
 
 # With Spark

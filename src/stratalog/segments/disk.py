@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
-from stratalog.errors import Conflict, Corrupt, Invalid, NotFound
+from stratalog.errors import Conflict, Corrupt, Invalid, NotFound, StratalogError
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments.context import TimeOf
 from stratalog.segments.engine import Engine
@@ -213,6 +213,11 @@ class Disk:
     def stats(self) -> DiskStats:
         """Counters since it was opened."""
         return self._engine.context.meters.stats()
+
+    @property
+    def failure(self) -> StratalogError | None:
+        """Why the last write failed, or the last flush of the WAL: None as soon as one succeeds."""
+        return self._engine.wal.failure or self._engine.flush_queue.failure
 
     async def flush(self) -> None:
         """Close the WAL file and wait until all entries are in segments."""

@@ -71,6 +71,9 @@ _MEANINGS: dict[ErrorCode, tuple[type[StratalogError], str, str]] = {
     ErrorCode.policy_violation: (Full, "the broker's limits forbid it", "See docs/limits.md."),
 }
 
+_SAY_IT_ALL = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.topic_already_exists})
+"""The broker's own words would only repeat what the code means."""
+
 _DENIED = frozenset(
     {
         ErrorCode.topic_authorization_failed,
@@ -84,7 +87,8 @@ _DENIED = frozenset(
 def refusal(code: ErrorCode, about: str, message: str | None = None) -> StratalogError:
     """The error for a code that is not ``none``. ``message`` is what the broker says itself."""
     kind, meaning, hint = _MEANINGS.get(code, (_kind(code), code.name.replace("_", " "), ""))
-    text = f"{about}: {message or meaning}"
+    told = None if code in _SAY_IT_ALL else message
+    text = f"{about}: {told or meaning}"
     return kind(text, hint=hint) if hint else kind(text)
 
 

@@ -1,7 +1,8 @@
 """Whether a broker lives, and whether it should be sent clients.
 
 `/healthz` answers as long as the event loop turns. `/readyz` answers 503 with the reason while the
-broker is opening its data, when it stops, and when its disk takes no more writes.
+broker is opening its data, when it stops, when its disk is full or fails, and when the log of its
+groups has failed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from http import HTTPStatus
 import msgspec
 
 from stratalog.broker.http.server import Page
+from stratalog.errors import StratalogError
 
 JSON = "application/json"
 
@@ -43,9 +45,11 @@ class Readiness:
         return not self.reasons
 
 
-def readiness(state: State, *, log_is_down: bool) -> Readiness:
+def readiness(state: State, *, log_is_down: bool, disk_failure: StratalogError | None) -> Readiness:
     """What `/readyz` says. Pure."""
     reasons = [_REASONS[state]] if state in _REASONS else []
+    if disk_failure is not None and state is State.SERVING:
+        reasons.append(f"the disk cannot be written: {disk_failure}")
     if log_is_down and state is State.SERVING:
         reasons.append(
             "the disk takes no more writes: look at the log, then start the broker again"

@@ -50,8 +50,13 @@ class Server:
         return Page(exposition.render(found), exposition.CONTENT_TYPE)
 
     def _readiness(self) -> Page:
-        is_down = self._context is not None and self._context.groups.is_down
-        return readiness_page(readiness(self._state, log_is_down=is_down))
+        context = self._context
+        found = readiness(
+            self._state,
+            log_is_down=context is not None and context.groups.is_down,
+            disk_failure=None if context is None else context.disk.failure,
+        )
+        return readiness_page(found)
 
 
 async def serve(where: Address) -> Server:

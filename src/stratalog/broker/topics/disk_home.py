@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 
 from stratalog.broker.topics.together import for_each
+from stratalog.errors import Full, NotFound
 from stratalog.partitions import (
     CheckpointTurns,
     DiskLog,

@@ -5,6 +5,7 @@ that is taken and does nothing would be a lie. ``TopicSettings`` is what the res
 reads.
 """
 
+import difflib
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +24,16 @@ class InvalidSetting(Refused):
     """A setting of a topic is unknown, not supported, or has a value that it cannot have."""
 
     kind = "invalid-setting"
-    default_hint = "`stratalog topics describe` shows every setting with its meaning."
+    default_hint = "`stratalog topics describe NAME` lists every setting of a topic."
 
-    def __init__(self, message: str, code: ErrorCode = ErrorCode.invalid_config) -> None:
-        super().__init__(code, message)
+    def __init__(
+        self,
+        message: str,
+        code: ErrorCode = ErrorCode.invalid_config,
+        *,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(code, message, hint=hint)
 
 
 class Kind(enum.IntEnum):
@@ -255,7 +262,11 @@ def setting(name: str) -> Setting:
     reason = NOT_SUPPORTED.get(name)
     if reason is not None:
         raise InvalidSetting(f"topic configuration {name} is not supported: {reason}")
-    raise InvalidSetting(f"unknown topic configuration {_shown(name)}")
+    near = difflib.get_close_matches(name[:KEY_LENGTH_SHOWN_MAX], SETTINGS, n=1)
+    raise InvalidSetting(
+        f"unknown topic configuration {_shown(name)}",
+        hint=f"Did you mean {near[0]}?" if near else None,
+    )
 
 
 def normal_settings(given: Mapping[str, str | None]) -> dict[str, str]:

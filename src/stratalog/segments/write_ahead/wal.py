@@ -143,6 +143,8 @@ class Wal:
         self._writing = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.failure: StratalogError | None = None
+        """Why the last write failed, if it did."""
 
     # For writers
 
@@ -300,6 +302,7 @@ class Wal:
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
         """In the event loop: acknowledge the writes of a batch."""
+        self.failure = None
         self._on_durable(wal, writes)
         for write in writes:
             for section in write.sections:
@@ -311,6 +314,7 @@ class Wal:
         """Refuse writes that failed or are in doubt, and the queued writes that follow them."""
         if not writes:
             return
+        self.failure = error
         failed = _partitions_with(writes, self._queue)
         followers = [write for write in self._queue if _is_of(write, failed)]
         self._queue = deque(write for write in self._queue if not _is_of(write, failed))

@@ -12,6 +12,8 @@ import msgspec
 
 from stratalog.store import redact
 
+OF_ERRORS = ("kind", "hint", "exit_code")
+
 
 def moment(created_s: float) -> str:
     """A time in UTC to the millisecond."""
@@ -30,15 +32,19 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """`{"time":…,"level":…,"logger":…,"message":…}`, and the trace of an exception."""
+    """`{"time":…,"level":…,"logger":…,"message":…}`, and the trace of an exception.
+
+    A line that ends the process also has the error's kind, its hint and the exit code.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        document = {
+        document: dict[str, object] = {
             "time": moment(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": redact(record.getMessage()),
         }
+        document |= {name: record.__dict__[name] for name in OF_ERRORS if name in record.__dict__}
         if record.exc_info:
             document["exception"] = redact(self.formatException(record.exc_info))
         return msgspec.json.encode(document).decode()

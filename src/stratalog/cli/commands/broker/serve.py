@@ -64,12 +64,24 @@ def serve(*, config: Config = None, flags: Flags) -> None:
             _logger.warning("%s", warning)
         _raise_file_limit(configured.options.connections_max)
         try:
+            _require_directory(configured.options.data)
             asyncio.run(_serve(configured))
         except StratalogError as error:
             if configured.logging.log_format != "json":
                 raise
-            _logger.error("%s: %s Next: %s", error.kind, error, error.hint)
-            raise typer.Exit(exits.exit_code(error)) from None
+            code = exits.exit_code(error)
+            facts = {"kind": error.kind, "hint": error.hint, "exit_code": code}
+            _logger.error("%s", error, extra=facts)
+            raise typer.Exit(code) from None
+
+
+def _require_directory(data: Path) -> None:
+    """Name the mistake that the errors of the system do not."""
+    if os.path.exists(data) and not os.path.isdir(data):  # False where it may not be asked
+        raise Invalid(
+            f"{data} is a file, not a directory", hint="Name a directory with --data DIR."
+        )
+    _logger.info("opening the data directory %s", data.absolute())
 
 
 async def _serve(configured: Configuration) -> None:
