@@ -15,7 +15,7 @@ from stratalog.broker.topics import Topics
 from stratalog.broker.wire import Endpoint
 from stratalog.errors import NotFound
 from stratalog.partitions import KeyedLog, PartitionLog
-from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk
 from stratalog.testing import MemoryPartitionLog
 
@@ -80,36 +80,50 @@ class MemoryBroker:
 
 
 @asynccontextmanager
+async def memory_context(
+    *,
+    log_type: type[MemoryPartitionLog] = MemoryPartitionLog,
+    runtime: Runtime = DEFAULT_RUNTIME,
+    **given: object,
+) -> AsyncIterator[BrokerContext]:
+    """What the handlers of a broker work with, without a port."""
+    settings = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None} | given
+    options = BrokerOptions(**settings)  # type: ignore[arg-type]
+    notes = MemoryNotes()
+    topics = Topics(MemoryHome(log_type), notes, options, runtime)
+    stored = await KeyedLog.open(MemoryPartitionLog(runtime=runtime))
+    groups = await Groups.open(
+        stored, options, runtime, lambda topic: topics.by_id(topic) is not None
+    )
+    try:
+        yield BrokerContext(
+            options=options,
+            runtime=runtime,
+            cluster_id="memory",
+            advertised=Address.parse(options.listen),
+            disk=cast(Disk, None),
+            topics=topics,
+            groups=groups,
+            producer_ids=ProducerIds(notes),
+        )
+    finally:
+        await groups.close()
+        await stored.close()
+        await topics.close()
+
+
+@asynccontextmanager
 async def memory_broker(
     *, log_type: type[MemoryPartitionLog] = MemoryPartitionLog, **given: object
 ) -> AsyncIterator[MemoryBroker]:
     """A broker that serves on a free port."""
-    settings = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None} | given
-    options = BrokerOptions(**settings)  # type: ignore[arg-type]
-    notes = MemoryNotes()
-    topics = Topics(MemoryHome(log_type), notes, options, DEFAULT_RUNTIME)
-    stored = await KeyedLog.open(MemoryPartitionLog())
-    groups = await Groups.open(
-        stored, options, DEFAULT_RUNTIME, lambda topic: topics.by_id(topic) is not None
-    )
-    context = BrokerContext(
-        options=options,
-        runtime=DEFAULT_RUNTIME,
-        cluster_id="memory",
-        advertised=Address.parse(options.listen),
-        disk=cast(Disk, None),
-        topics=topics,
-        groups=groups,
-        producer_ids=ProducerIds(notes),
-    )
-    endpoint = await Endpoint.listen(options, Dispatcher(context, served()))
-    context.advertised = endpoint.address
-    context.meters.traffic = endpoint.shared
-    try:
-        yield MemoryBroker(context, endpoint)
-    finally:
-        endpoint.drain()
-        await groups.close()
-        await endpoint.close()
-        await stored.close()
-        await topics.close()
+    async with memory_context(log_type=log_type, **given) as context:
+        endpoint = await Endpoint.listen(context.options, Dispatcher(context, served()))
+        context.advertised = endpoint.address
+        context.meters.traffic = endpoint.shared
+        try:
+            yield MemoryBroker(context, endpoint)
+        finally:
+            endpoint.drain()
+            await context.groups.close()
+            await endpoint.close()
