@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from stratalog.broker.context import BrokerContext
 from stratalog.broker.groups import Groups
@@ -84,11 +84,11 @@ async def memory_context(
     *,
     log_type: type[MemoryPartitionLog] = MemoryPartitionLog,
     runtime: Runtime = DEFAULT_RUNTIME,
-    **given: object,
+    **given: Any,
 ) -> AsyncIterator[BrokerContext]:
     """What the handlers of a broker work with, without a port."""
     settings = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None} | given
-    options = BrokerOptions(**settings)  # type: ignore[arg-type]
+    options = BrokerOptions(**settings)
     notes = MemoryNotes()
     topics = Topics(MemoryHome(log_type), notes, options, runtime)
     stored = await KeyedLog.open(MemoryPartitionLog(runtime=runtime))
@@ -114,7 +114,7 @@ async def memory_context(
 
 @asynccontextmanager
 async def memory_broker(
-    *, log_type: type[MemoryPartitionLog] = MemoryPartitionLog, **given: object
+    *, log_type: type[MemoryPartitionLog] = MemoryPartitionLog, **given: Any
 ) -> AsyncIterator[MemoryBroker]:
     """A broker that serves on a free port."""
     async with memory_context(log_type=log_type, **given) as context:

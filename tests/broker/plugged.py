@@ -21,6 +21,7 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 from broker.in_memory import memory_context
 from stratalog.broker.context import BrokerContext
 from stratalog.broker.requests import Dispatcher, served
+from stratalog.broker.topics import Topics
 from stratalog.broker.wire import Connection, Shared, limited, read_payload
 from stratalog.partitions import PartitionLog
 from stratalog.testing import MemoryPartitionLog, Simulation
@@ -57,7 +58,7 @@ class Plug(asyncio.Transport):
         super().__init__()
         self.protocol = protocol
         self.is_open = True
-        self.is_reading = True
+        self.is_read_from = True
         self.reads = True
         """Whether the client reads. What it does not read stays in ``unread``."""
         self.sent = bytearray()
@@ -101,7 +102,7 @@ class Plug(asyncio.Transport):
             return
         self._is_feeding = True
         try:
-            while self.waiting and self.is_open and self.is_reading:
+            while self.waiting and self.is_open and self.is_read_from:
                 buffer = self.protocol.get_buffer(-1)
                 taken = min(len(buffer), len(self.waiting))
                 buffer[:taken] = self.waiting[:taken]
@@ -111,12 +112,12 @@ class Plug(asyncio.Transport):
             self._is_feeding = False
 
     def pause_reading(self) -> None:
-        assert self.is_reading
-        self.is_reading = False
+        assert self.is_read_from
+        self.is_read_from = False
 
     def resume_reading(self) -> None:
-        assert not self.is_reading
-        self.is_reading = True
+        assert not self.is_read_from
+        self.is_read_from = True
         asyncio.get_running_loop().call_soon(self.feed)
 
     def is_closing(self) -> bool:
@@ -213,6 +214,10 @@ class PluggedBroker:
     shared: Shared
     clients: list[Client] = field(default_factory=list)
 
+    @property
+    def topics(self) -> Topics:
+        return self.context.topics
+
     def client(self) -> Client:
         made = Client(self.shared)
         self.clients.append(made)
@@ -234,7 +239,7 @@ async def plugged_broker(
     *,
     look_s: float = LOOK_S,
     log_type: type[MemoryPartitionLog] = MemoryPartitionLog,
-    **options: object,
+    **options: Any,
 ) -> AsyncIterator[PluggedBroker]:
     """A broker whose clients need no socket. Afterwards all memory of requests is given back."""
     async with memory_context(log_type=log_type, runtime=simulation.runtime, **options) as context:

@@ -14,6 +14,11 @@ class RequestMemory:
         self.used = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
+    @property
+    def is_short(self) -> bool:
+        """Somebody waits."""
+        return bool(self._waiting)
+
     def take(self, size: int, when_granted: Callable[[], None]) -> bool:
         """Take it now, or be called when it has been taken. In the order of the calls.
 
