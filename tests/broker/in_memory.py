@@ -87,8 +87,8 @@ async def memory_context(
     **given: Any,
 ) -> AsyncIterator[BrokerContext]:
     """What the handlers of a broker work with, without a port."""
-    settings = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None} | given
-    options = BrokerOptions(**settings)
+    settings: dict[str, Any] = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None}
+    options = BrokerOptions(**(settings | given))
     notes = MemoryNotes()
     topics = Topics(MemoryHome(log_type), notes, options, runtime)
     stored = await KeyedLog.open(MemoryPartitionLog(runtime=runtime))

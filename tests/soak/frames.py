@@ -5,7 +5,7 @@ client beside them must be answered at once, all memory of requests must come ba
 must hold whole batches and nothing else. Record batches are mutated as well, one for every five
 frames, and must be refused, decoded, or found undecodable.
 
-A failure names its seed, which is the whole bug report: `./dev soak frames --seed S --frames 20000`.
+A failure names its seed. `./dev soak frames --seed S --frames 20000` plays it again.
 """
 
 from __future__ import annotations

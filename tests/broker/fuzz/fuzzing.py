@@ -19,9 +19,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v8.response import ProduceResponse
 
-from broker.fuzz.corpus import TOPICS, batches, corpus, produce_request
+from broker.fuzz.corpus import TOPICS, batches, corpus
 from broker.fuzz.mutation import mutated
 from broker.plugged import Client, PluggedBroker, plugged_broker
+from broker.record_requests import produce_request
 from stratalog.partitions import NewRecord, batches_in, encode_batch
 from stratalog.testing import MemoryPartitionLog, Simulation, simulate
 

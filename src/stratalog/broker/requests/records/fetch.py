@@ -108,7 +108,7 @@ class _Fetching:
 
     def begin(self) -> None:
         request = self._request
-        if request.session_id and request.session_epoch not in FULL_FETCH_EPOCHS:
+        if request.session_epoch not in FULL_FETCH_EPOCHS:
             self._answer(ErrorCode.fetch_session_id_not_found)
             return
         topics = self._handler.context.topics
@@ -133,7 +133,8 @@ class _Fetching:
         for each in self._wanted:
             if not self._gather(each):
                 self._is_reading = True
-                self._connection.spawn(self._look_everywhere())
+                # One at a time: what is read for a client waits for it in memory.
+                self._connection.block(self._look_everywhere())
                 return
         self._decide()
 
@@ -193,8 +194,8 @@ class _Fetching:
         answer.log_start = log.log_start
         if asked.last_epoch >= 0 and self._has_diverged(log, each):
             return True
-        if asked.offset == answer.high_watermark:
-            return True
+        if answer.high_watermark <= asked.offset <= log.end:
+            return True  # what is not committed yet is waited for
         limit = self._limit(each)
         if limit <= 0 and self._size:
             return True
