@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from stratalog.broker.requests import Dispatcher, served
 from stratalog.broker.topics import Topics
 from stratalog.broker.wire import Connection, Shared, limited, read_payload
 from stratalog.partitions import PartitionLog
-from stratalog.testing import MemoryPartitionLog, Simulation
+from stratalog.testing import MemoryPartitionLog, Simulation, simulate
 
 LOOK_S = 0.5
 PATIENCE_S = 60.0
@@ -256,6 +256,17 @@ async def plugged_broker(
             assert shared.memory.used == 0
         finally:
             looking.cancel()
+
+
+def play(test: Callable[[PluggedBroker], Awaitable[None]], **options: Any) -> None:
+    """Play a test against a broker, in virtual time. Nothing may fail unseen."""
+
+    async def main(simulation: Simulation) -> None:
+        async with plugged_broker(simulation, **options) as broker:
+            await test(broker)
+        assert not simulation.unhandled, simulation.unhandled
+
+    simulate(main, 0)
 
 
 async def _look(shared: Shared, look_s: float) -> None:

@@ -13,25 +13,32 @@ from stratalog.broker.wire.translate import shape_of
 
 
 def produce_request(
+    version: int, topic: str, records: bytes | None, *, partition: int = 0, **given: Any
+) -> RequestPayload:
+    """One batch for one partition."""
+    return produce_all(version, [(topic, partition, records)], **given)
+
+
+def produce_all(
     version: int,
-    topic: str,
-    records: bytes | None,
+    wanted: list[tuple[str, int, bytes | None]],
     *,
     acks: int = -1,
-    partition: int = 0,
     transactional_id: str | None = None,
     timeout_ms: int = 30_000,
 ) -> RequestPayload:
-    """One batch for one partition."""
+    """For topics and their partitions, a batch for each."""
     schema: Any = load_request_schema(PRODUCE_KEY, version)
     of_topic = _element(schema, "topic_data")
     of_partition = _element(of_topic, "partition_data")
-    data = of_partition(index=partition, records=records)
     request: RequestPayload = schema(
         transactional_id=transactional_id,
         acks=acks,
         timeout=timedelta(milliseconds=timeout_ms),
-        topic_data=(of_topic(name=topic, partition_data=(data,)),),
+        topic_data=tuple(
+            of_topic(name=name, partition_data=(of_partition(index=partition, records=records),))
+            for name, partition, records in wanted
+        ),
     )
     return request
 
