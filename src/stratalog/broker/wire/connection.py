@@ -223,7 +223,14 @@ class Connection(asyncio.BufferedProtocol):
         """Run it to its end, whether or not the client stays."""
         task = self.loop.create_task(work)
         self.shared.tasks.add(task)
-        task.add_done_callback(self.shared.tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A request whose work failed unexpectedly would never be answered."""
+        self.shared.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a request failed", exc_info=error)
+            self.break_off("a request failed")
 
     def break_off(self, why: str) -> None:
         """Close the connection because of what the client did, with one line in the log."""
