@@ -46,6 +46,10 @@ class RunningBroker:
         self.address, self.http = named["kafka"], named["http"]
         self._port = int(self.address.rpartition(":")[2])
 
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
     def kill(self) -> None:
         """SIGKILL: it gets no chance to finish anything."""
         process = self._running()
