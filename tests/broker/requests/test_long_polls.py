@@ -138,6 +138,18 @@ def test_many_commits_look_once_each_at_most_for_a_client_that_wants_more() -> N
     play(test)
 
 
+def test_a_request_that_asks_for_one_partition_thousands_of_times_closes_its_connection() -> None:
+    async def test(broker: PluggedBroker) -> None:
+        await broker.create("t", 2)
+        client = broker.client()
+        client.request(fetch_request(VERSION, [("t", 0, 0)] * 1001, wait_ms=60_000))
+        assert client.is_closed
+        other = broker.client()
+        await fetch(other, ("t", 0, 0), ("t", 0, 0), ("t", 1, 0))
+
+    play(test)
+
+
 def test_a_client_that_leaves_leaves_nothing_behind() -> None:
     async def test(broker: PluggedBroker) -> None:
         await broker.create("t", 2)

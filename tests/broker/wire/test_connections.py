@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.response import FetchResponse
 from kio.schema.list_groups.v4.request import ListGroupsRequest
@@ -92,6 +93,23 @@ def test_requests_beyond_those_in_flight_wait_in_order() -> None:
             assert answer.responses[0].partition_responses[0].base_offset == number
 
     play(test, in_flight_max=4)
+
+
+def test_thousands_of_requests_that_waited_are_answered_in_turn() -> None:
+    async def test(broker: PluggedBroker) -> None:
+        await broker.create("t")
+        broker.log("t").hold()
+        client = broker.client()
+        client.request(produce_request(8, "t", batch()))
+        versions = ApiVersionsRequest()
+        client.send(b"".join(request_frame(versions, number) for number in range(2, 4000)))
+        await turns()
+        assert client.answers() == []
+        broker.log("t").let_go()
+        for number in range(1, 4000):
+            assert int.from_bytes((await client.answer())[:4]) == number
+
+    play(test, in_flight_max=1)
 
 
 def test_a_partition_without_room_stops_its_connection_and_keeps_the_order() -> None:
@@ -298,6 +316,21 @@ def test_those_who_hoard_memory_starve_others_for_no_longer_than_a_request_may_t
         for each in hoarders:
             await each.closed()
         assert broker.shared.memory.used == 0
+
+    play(test, request_memory_bytes=8 * MIB)
+
+
+def test_when_a_large_request_gives_up_waiting_a_small_one_behind_it_goes_on() -> None:
+    async def test(broker: PluggedBroker) -> None:
+        await broker.create("t")
+        holder, large, small = (broker.client() for _ in range(3))
+        holder.send(framed(bytes(4 * MIB))[:100])
+        large.send(framed(bytes(6 * MIB))[:100])
+        small.request(produce_request(8, "t", batch(bytes(MIB // 2))))
+        await turns()
+        assert small.answers() == []
+        large.leave()
+        decoded(await small.answer(patience_s=1), ProduceResponse, 1)
 
     play(test, request_memory_bytes=8 * MIB)
 

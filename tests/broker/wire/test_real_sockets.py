@@ -143,7 +143,6 @@ def test_a_client_that_never_reads_costs_little_and_is_closed() -> None:
             for _ in range(4):
                 await producer.ask(produce_request(8, "t", batch), ProduceResponse)
         peer = await broker.peer()
-        peer.writer.transport.pause_reading()
         fetch = request_frame(fetch_request(11, [("t", 0, 0)], partition_bytes_max=4 * MIB))
         peer.writer.write(fetch * 500)  # a gigabyte of answers
         while not broker.shared.broken:

@@ -90,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked",
         "_flushing",
         "_frames",
+        "_going_on",
         "_paused",
         "_quiet",
         "_sending",
@@ -119,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[memoryview] = deque()
         self._blocked = 0
         """How many things keep requests from being handled."""
-        self._flushing = self._paused = False
+        self._flushing = self._going_on = self._paused = False
         self._quiet: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._sending: SendQueue | None = None
@@ -131,7 +132,12 @@ class Connection(asyncio.BufferedProtocol):
         shared = self.shared
         if len(shared.connections) >= shared.connections_max:
             shared.refused += 1
-            log.warning("a connection is refused: there are %d", len(shared.connections))
+            if not shared.refused & (shared.refused - 1):  # a storm does not fill the log
+                log.warning(
+                    "a connection is refused: there are %d; %d were refused until now",
+                    len(shared.connections),
+                    shared.refused,
+                )
             transport.abort()
             return
         self._transport = transport
@@ -352,9 +358,16 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Handle the requests that wait, as far as they may go."""
-        while self._backlog and not self._is_full and self._transport is not None:
-            self._handle(self._backlog.popleft())
+        """Handle the requests that wait, as far as they may go. One that is answered at once comes
+        back here: it leaves the next to the loop that it came from."""
+        if self._going_on:
+            return
+        self._going_on = True
+        try:
+            while self._backlog and not self._is_full and self._transport is not None:
+                self._handle(self._backlog.popleft())
+        finally:
+            self._going_on = False
         self._regulate()
 
     def _flush(self) -> None:

@@ -33,6 +33,8 @@ FLEXIBLE_FROM: Final = 12
 READ_COMMITTED: Final = 1
 WAIT_MS_MAX: Final = 600_000
 FULL_FETCH_EPOCHS: Final = (0, -1)
+MAY_REPEAT_MAX: Final = 1000
+"""A request for so few partitions is not searched for repeated ones."""
 
 
 class Fetch:
@@ -48,8 +50,19 @@ class Fetch:
             raise Malformed(f"Fetch v{version} is not served")
         at = header.payload_at(frame, flexible=version >= FLEXIBLE_FROM)
         request = read_fetch(version, frame, at)
+        if _repeats(request):
+            raise Malformed("a partition is asked for many times")
         slot = connection.slot(frame)
         _Fetching(self, connection, slot, header.correlation_id, request).begin()
+
+
+def _repeats(request: FetchRequest) -> bool:
+    """Each partition is looked at again at each commit: a request may not multiply them."""
+    asked = sum(len(topic.partitions) for topic in request.topics)
+    if asked <= MAY_REPEAT_MAX:
+        return False
+    places = {(topic.name, each.index) for topic in request.topics for each in topic.partitions}
+    return len(places) < asked
 
 
 class _Wanted:
