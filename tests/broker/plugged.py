@@ -81,15 +81,17 @@ class Plug(asyncio.Transport):
         if self.reads and not self.unread:
             self.sent += data
             self._on_change()
-        elif not self.unread:
-            self.unread += data
+            return
+        is_full = bool(self.unread)
+        self.unread += data
+        if not is_full:
             self.protocol.pause_writing()
-        else:
-            self.unread += data
 
     def read_on(self) -> None:
         """The client reads what it left unread, and goes on reading."""
         self.reads = True
+        if not self.unread:
+            return
         self.sent += self.unread
         self.unread.clear()
         if self.is_open:

@@ -32,6 +32,11 @@ FRAMES_PER_CONNECTION_MAX = 12
 AT_ONCE_S = 0.05
 LOOK_S = 10.0
 CHECKED_EVERY = 50
+IN_FLIGHT_MAX = 8
+UNSENT_BYTES_MAX = 1000
+BURST_MAX = 1000
+BURST_SHARE = 0.03
+NOT_READING_SHARE = 0.5
 STUCK_S = 1000.0
 """No request waits longer: a fetch waits for ten minutes at most, half a frame for 30 seconds."""
 WAITS_FOR_OTHERS = (11, 14)
@@ -63,7 +68,12 @@ def fuzz(seed: int, frames: int, on_frames: Callable[[int], None] = lambda _: No
 
     async def main(simulation: Simulation) -> Fuzzed:
         async with plugged_broker(
-            simulation, look_s=LOOK_S, group_session_ms_max=60_000, idle_ms_max=10**9
+            simulation,
+            look_s=LOOK_S,
+            group_session_ms_max=60_000,
+            idle_ms_max=10**9,
+            in_flight_max=IN_FLIGHT_MAX,
+            unsent_bytes_max=UNSENT_BYTES_MAX,
         ) as broker:
             fuzzing = Fuzzing(broker, simulation.random)
             await fuzzing.begin()
@@ -104,6 +114,9 @@ class Fuzzing:
         for _ in range(random.randint(1, FRAMES_PER_CONNECTION_MAX)):
             frame = mutated(random, corpus())
             may_wait |= int.from_bytes(frame[4:6]) in WAITS_FOR_OTHERS
+            if random.random() < BURST_SHARE:
+                client.plug.reads = random.random() >= NOT_READING_SHARE
+                frame *= random.randint(2, BURST_MAX)
             _send(random, client, frame)
             sent += 1
             if client.is_closed:
@@ -111,7 +124,10 @@ class Fuzzing:
             if random.random() < 0.5:
                 await self.turns()
         await self.write_beside()
+        if not client.plug.reads and random.random() < 0.5:
+            client.plug.read_on()
         if random.random() < 0.1 and not may_wait:
+            client.plug.read_on()
             await self.all_answered(client)
         if random.random() < 0.5:
             await self.turns()

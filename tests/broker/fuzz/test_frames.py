@@ -7,7 +7,7 @@ import pytest
 from broker.fuzz.fuzzing import fuzz
 from soak import frames
 
-FRAMES = 4000
+FRAMES = 8000
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -18,7 +18,10 @@ from stratalog.errors import Corrupt
 from stratalog.partitions import Batch
 
 FRAMES = 4000
-FOUND = (AssertionError, ConnectionError, Corrupt, TimeoutError, ValueError, struct.error)
+FOUND = (
+    *(AssertionError, ConnectionError, Corrupt, TimeoutError, ValueError),
+    *(RecursionError, struct.error),
+)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -93,6 +96,15 @@ def requests_that_share_the_buffer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FrameReader, "_divide", divide)
 
 
+def requests_that_waited_and_are_handled_by_recursion(patch: pytest.MonkeyPatch) -> None:
+    def go_on(self: Any) -> None:
+        while self._backlog and not self._is_full and self._transport is not None:
+            self._handle(self._backlog.popleft())
+        self._regulate()
+
+    patch.setattr(Connection, "_go_on", go_on)
+
+
 PLANTS: tuple[Plant, ...] = (
     memory_that_malformed_requests_keep,
     memory_of_half_a_request_that_is_kept,
@@ -102,6 +114,7 @@ PLANTS: tuple[Plant, ...] = (
     failures_that_are_not_answered,
     a_connection_that_survives_nonsense_by_stopping_the_others,
     requests_that_share_the_buffer,
+    requests_that_waited_and_are_handled_by_recursion,
 )
 
 
