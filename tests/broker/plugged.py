@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kio.schema.metadata.v4.request import MetadataRequest
 from kio.serial import entity_writer
 from kio.static.primitive import i32
 from kio.static.protocol import RequestPayload, ResponsePayload
@@ -26,6 +27,8 @@ from stratalog.broker.wire import Connection, Shared, limited, read_payload
 from stratalog.partitions import PartitionLog
 from stratalog.testing import MemoryPartitionLog, Simulation, simulate
 
+ALL_TOPICS = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+"""A request that is answered at once."""
 LOOK_S = 0.5
 PATIENCE_S = 60.0
 
@@ -269,6 +272,12 @@ def play(test: Callable[[PluggedBroker], Awaitable[None]], **options: Any) -> No
         assert not simulation.unhandled, simulation.unhandled
 
     simulate(main, 0)
+
+
+async def turns(number: int = 20) -> None:
+    """Let the event loop go on, without time."""
+    for _ in range(number):
+        await asyncio.sleep(0)
 
 
 async def _look(shared: Shared, look_s: float) -> None:

@@ -10,6 +10,7 @@ from kio.static.protocol import RequestPayload
 
 from stratalog.broker.wire import FETCH_KEY, PRODUCE_KEY
 from stratalog.broker.wire.translate import shape_of
+from stratalog.partitions import NewRecord, encode_batch
 
 
 def produce_request(
@@ -97,3 +98,8 @@ def fetch_request(
 def _element(schema: Any, name: str) -> Any:
     """The structure of the elements of an array."""
     return shape_of(schema.__dataclass_fields__[name].type).inner
+
+
+def one_record(value: bytes = b"value") -> bytes:
+    """A batch with this record."""
+    return bytes(encode_batch([NewRecord(None, value)]))

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v4.request import MetadataRequest
 from kio.schema.metadata.v4.response import MetadataResponse
 
-from broker.plugged import Client, PluggedBroker, decoded, play
+from broker.plugged import ALL_TOPICS, Client, PluggedBroker, decoded, play
 from broker.record_requests import produce_all, produce_request
 from stratalog.broker.wire import PRODUCE_FIRST, PRODUCE_KEY, PRODUCE_LAST
 from stratalog.partitions import NewRecord, decode_records, encode_batch
@@ -21,7 +20,6 @@ from stratalog.partitions.batch import checksum
 from stratalog.partitions.compression import Codec
 
 VERSIONS = range(PRODUCE_FIRST, PRODUCE_LAST + 1)
-ALL_TOPICS = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 IN_A_DAY_MS = 1_700_000_000_000 + 86_400_000
 RECORDS = [NewRecord(b"k", b"v" * 20), NewRecord(None, None)]
 GOOD = bytes(encode_batch(RECORDS))

@@ -9,15 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kio.schema.metadata.v4.request import MetadataRequest
 
-from broker.plugged import request_frame
+from broker.plugged import ALL_TOPICS, request_frame
 from clients.running_broker import RunningBroker
 
 CONNECTIONS = 1000
 WARM = 100
 BYTES_EACH_MAX = 20_000
-REQUEST = request_frame(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+REQUEST = request_frame(ALL_TOPICS)
 
 
 @pytest.fixture

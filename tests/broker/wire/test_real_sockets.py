@@ -8,17 +8,16 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from kio.schema.metadata.v4.request import MetadataRequest
 from kio.schema.produce.v8.response import ProduceResponse
 
 from broker.in_memory import MemoryBroker, memory_broker
-from broker.plugged import framed, request_frame
+from broker.plugged import ALL_TOPICS, framed, request_frame
 from broker.record_requests import fetch_request, produce_request
 from stratalog.broker.admin.connection import connect
 from stratalog.broker.wire import Connection
 from stratalog.partitions import NewRecord, encode_batch
 
-ALL_TOPICS = request_frame(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+REQUEST = request_frame(ALL_TOPICS)
 PATIENCE_S = 60.0
 STORM = 200
 MIB = 2**20
@@ -34,7 +33,7 @@ class Peer:
     async def is_served(self) -> bool:
         """Whether a request is answered, and not the connection closed."""
         try:
-            self.writer.write(ALL_TOPICS)
+            self.writer.write(REQUEST)
             size = int.from_bytes(await self.reader.readexactly(4))
             await self.reader.readexactly(size)
         except (ConnectionError, asyncio.IncompleteReadError):
