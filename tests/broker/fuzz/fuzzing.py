@@ -21,7 +21,7 @@ from kio.schema.produce.v8.response import ProduceResponse
 
 from broker.fuzz.corpus import TOPICS, batches, corpus
 from broker.fuzz.mutation import mutated
-from broker.plugged import Client, PluggedBroker, plugged_broker
+from broker.plugged import Client, PluggedBroker, plugged_broker, turns
 from broker.record_requests import produce_request
 from stratalog.broker.wire import Refused
 from stratalog.partitions import NewRecord, batches_in, encode_batch
@@ -184,6 +184,7 @@ class Fuzzing:
     async def check_topics(self) -> None:
         """The other logs hold nothing but whole batches. They begin anew: a frame may be a right
         request to delete a topic."""
+        await turns()  # what was on its way when its client left is committed now
         known = {each[AS_STORED:] for each in batches()}
         for topic in self.broker.topics.all():
             if topic.name != HEALTHY:
