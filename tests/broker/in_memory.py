@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from stratalog.broker.context import BrokerContext
 from stratalog.broker.groups import Groups
@@ -14,7 +14,7 @@ from stratalog.broker.topics import Topics
 from stratalog.broker.wire import Endpoint
 from stratalog.errors import NotFound
 from stratalog.partitions import KeyedLog, PartitionLog
-from stratalog.runtime import DEFAULT_RUNTIME
+from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk
 from stratalog.testing import MemoryPartitionLog
 
@@ -76,36 +76,50 @@ class MemoryBroker:
 
 
 @asynccontextmanager
-async def memory_broker(
-    *, log_type: type[MemoryPartitionLog] = MemoryPartitionLog, **given: object
-) -> AsyncIterator[MemoryBroker]:
-    """A broker that serves on a free port."""
-    settings = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None} | given
-    options = BrokerOptions(**settings)  # type: ignore[arg-type]
+async def memory_context(
+    *,
+    log_type: type[MemoryPartitionLog] = MemoryPartitionLog,
+    runtime: Runtime = DEFAULT_RUNTIME,
+    **given: Any,
+) -> AsyncIterator[BrokerContext]:
+    """What the handlers of a broker work with, without a port."""
+    settings: dict[str, Any] = {"data": Path("unused"), "listen": "127.0.0.1:0", "http": None}
+    options = BrokerOptions(**(settings | given))
     notes = MemoryNotes()
-    topics = Topics(MemoryHome(log_type), notes, options, DEFAULT_RUNTIME)
-    stored = await KeyedLog.open(MemoryPartitionLog())
+    topics = Topics(MemoryHome(log_type), notes, options, runtime)
+    stored = await KeyedLog.open(MemoryPartitionLog(runtime=runtime))
     groups = await Groups.open(
-        stored, options, DEFAULT_RUNTIME, lambda topic: topics.by_id(topic) is not None
+        stored, options, runtime, lambda topic: topics.by_id(topic) is not None
     )
-    context = BrokerContext(
-        options=options,
-        runtime=DEFAULT_RUNTIME,
-        cluster_id="memory",
-        advertised=Address.parse(options.listen),
-        disk=cast(Disk, None),
-        topics=topics,
-        groups=groups,
-        producer_ids=ProducerIds(notes),
-    )
-    endpoint = await Endpoint.listen(options, Dispatcher(context, served()))
-    context.advertised = endpoint.address
-    context.meters.traffic = endpoint.shared
     try:
-        yield MemoryBroker(context, endpoint)
+        yield BrokerContext(
+            options=options,
+            runtime=runtime,
+            cluster_id="memory",
+            advertised=Address.parse(options.listen),
+            disk=cast(Disk, None),
+            topics=topics,
+            groups=groups,
+            producer_ids=ProducerIds(notes),
+        )
     finally:
-        endpoint.drain()
         await groups.close()
-        await endpoint.close()
         await stored.close()
         await topics.close()
+
+
+@asynccontextmanager
+async def memory_broker(
+    *, log_type: type[MemoryPartitionLog] = MemoryPartitionLog, **given: Any
+) -> AsyncIterator[MemoryBroker]:
+    """A broker that serves on a free port."""
+    async with memory_context(log_type=log_type, **given) as context:
+        endpoint = await Endpoint.listen(context.options, Dispatcher(context, served()))
+        context.advertised = endpoint.address
+        context.meters.traffic = endpoint.shared
+        try:
+            yield MemoryBroker(context, endpoint)
+        finally:
+            endpoint.drain()
+            await context.groups.close()
+            await endpoint.close()

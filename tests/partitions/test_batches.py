@@ -171,7 +171,8 @@ def test_a_batch_that_cannot_be_kept_is_refused(
 def test_old_message_sets_are_told_apart_from_damage() -> None:
     old = struct.pack(">qiIbb", 0, 14, 0, 1, 0) + bytes(8)
     assert refused(old) == BatchFault.UNSUPPORTED_FORMAT
-    assert refused(b"") == BatchFault.CORRUPT
+    assert refused(b"") == BatchFault.INVALID_RECORD
+    assert refused(bytes(20)[:10]) == BatchFault.CORRUPT
 
 
 def test_the_topic_says_how_large_a_batch_may_be() -> None:

@@ -163,3 +163,12 @@ def test_a_time_outside_of_64_bits_is_undecodable() -> None:
 def test_a_batch_without_records_is_not_made() -> None:
     with pytest.raises(Invalid):
         encode_batch([])
+
+
+def test_many_members_of_gzip_in_pieces_of_any_size_are_read() -> None:
+    parts = [random.Random(size).randbytes(size) for size in (0, 0, 1, 20_000, 0, 50_000, 7)] * 20
+    packed = memoryview(b"".join(map(gzip.compress, parts)))
+    assert decompress(packed, Codec.GZIP, LIMIT * 10) == b"".join(parts)
+    for cut in (1, 7, 20_011):
+        with pytest.raises(Undecodable):
+            decompress(packed[:-cut], Codec.GZIP, LIMIT * 10)

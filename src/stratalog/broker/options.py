@@ -94,11 +94,12 @@ class BrokerOptions:
     """The most clients at a time. Further ones are closed at once."""
 
     idle_ms_max: int = 600_000
-    """A connection that sends nothing and waits for nothing is closed after this time."""
+    """A connection that sends nothing and waits for nothing is closed after this time, also if its
+    client leaves answers unread."""
 
     frame_ms_max: int = 30_000
-    """A request must have arrived whole this long after its first byte, and longer only while at
-    least 1 MiB of it comes in this time."""
+    """A request must have arrived whole this long after its first byte. It may take longer while at
+    least 1 MiB of it comes in this time, unless other connections wait for memory."""
 
     request_bytes_max: int = 100 * MIB
     """The largest request. A connection that announces a larger one is closed."""

@@ -207,6 +207,8 @@ def _check_times(batch: Batch, limits: BatchLimits, now_ms: int) -> None:
 
 
 def _refuse_short(view: memoryview) -> None:
+    if not len(view):
+        raise RefusedBatch(BatchFault.INVALID_RECORD, "there is no record batch")
     if len(view) > MAGIC_AT and view[MAGIC_AT] < MAGIC:
         raise _old_format(view[MAGIC_AT])
     raise RefusedBatch(

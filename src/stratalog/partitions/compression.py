@@ -18,6 +18,7 @@ from stratalog.errors import Corrupt
 from stratalog.partitions.batch import SWOLLEN_BYTES_MAX
 
 CHUNK_BYTES: Final = 1 << 20
+GZIP_PIECE_BYTES: Final = 16 * 1024
 SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEAD: Final = struct.Struct(">8sii")
 _SNAPPY_CHUNK_BYTES: Final = 32 * 1024
@@ -87,16 +88,20 @@ def _too_large(bytes_max: int) -> Undecodable:
 
 
 def _decompress_gzip(data: memoryview, bytes_max: int) -> bytes:
+    """Members may follow one another, thousands of them. So they are taken piece by piece: what is
+    left of a piece after a member is copied."""
     found = bytearray()
-    rest: memoryview | bytes = data
-    while len(rest):  # members may follow one another
+    at = 0
+    while at < len(data):
         member = zlib.decompressobj(_GZIP)
-        found += member.decompress(rest, bytes_max + 1 - len(found))
-        if len(found) > bytes_max:
-            raise _too_large(bytes_max)
-        if not member.eof:
-            raise Undecodable("the batch is cut off inside of gzip")
-        rest = member.unused_data
+        while not member.eof:
+            piece = data[at : at + GZIP_PIECE_BYTES]
+            if not len(piece):
+                raise Undecodable("the batch is cut off inside of gzip")
+            found += member.decompress(piece, bytes_max + 1 - len(found))
+            if len(found) > bytes_max:
+                raise _too_large(bytes_max)
+            at += len(piece) - len(member.unused_data)
     return bytes(found)
 
 

@@ -1,6 +1,6 @@
 """Which record has a time. Heads say which batch may have it; only that one is decoded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from stratalog.errors import Trimmed
@@ -68,14 +68,15 @@ async def _fetch(log: PartitionLog, offset: int) -> Fetched:
     return await log.fetch_stored(offset, FETCH_BYTES) if fetched is None else fetched
 
 
-Choose = Callable[[list[Record]], Record | None]
+Choose = Callable[[Iterable[Record]], Record | None]
+"""It goes through the records one by one: a small batch may hold millions, compressed."""
 
 
 def _first(is_wanted: Callable[[Record], bool]) -> Choose:
     return lambda records: next(filter(is_wanted, records), None)
 
 
-def _latest(records: list[Record]) -> Record | None:
+def _latest(records: Iterable[Record]) -> Record | None:
     return max(records, key=lambda record: record.time_ms, default=None)
 
 
@@ -86,7 +87,7 @@ async def _find(
 
     def decode() -> Record | None:
         records = decode_records(batch, batch.base_offset)
-        return choose([each for each in records if each.offset in within])
+        return choose(each for each in records if each.offset in within)
 
     try:
         if len(batch.data) > DECODED_AT_ONCE_BYTES or batch.codec:

@@ -106,7 +106,8 @@ class MemoryPartitionLog:
                     answer.exception()
 
     def _in_flight(self) -> list[_Kept]:
-        return [each for each in self._kept if each.next_offset > self._high_watermark]
+        place = bisect_right(self._kept, self._high_watermark, key=lambda each: each.next_offset)
+        return self._kept[place:]
 
     def _commit(self) -> None:
         in_flight = self._in_flight()

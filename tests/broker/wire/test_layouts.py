@@ -1,18 +1,18 @@
 """The layouts that are written by hand, compared with kio's in every version."""
 
 import contextlib
-import io
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
-from kio.static.protocol import Entity
+from kio.serial import entity_reader
 
+from broker.wire.drawn_payloads import drawn_payload, written
 from stratalog.broker.wire import (
     FETCH_FIRST,
     FETCH_KEY,
@@ -36,17 +36,13 @@ from stratalog.broker.wire import (
 
 PRODUCE_VERSIONS = range(PRODUCE_FIRST, PRODUCE_LAST + 1)
 FETCH_VERSIONS = range(FETCH_FIRST, FETCH_LAST + 1)
+PAYLOADS = 40
+few_examples = settings(max_examples=25)
 
 names = st.text(max_size=300)
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
-
-
-def written(entity: Entity) -> memoryview:
-    out = io.BytesIO()
-    entity_writer(type(entity))(out, entity)
-    return memoryview(bytearray(out.getvalue()))
 
 
 def answer_payload(frame: bytes, *, flexible: bool, correlation_id: int) -> bytes:
@@ -57,9 +53,13 @@ def answer_payload(frame: bytes, *, flexible: bool, correlation_id: int) -> byte
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@given(data=st.data())
-def test_a_request_to_produce_is_read_as_kio_writes_it(version: int, data: st.DataObject) -> None:
-    request: Any = data.draw(st.from_type(load_request_schema(PRODUCE_KEY, version)))
+def test_a_request_to_produce_is_read_as_kio_writes_it(version: int) -> None:
+    for seed in range(PAYLOADS):
+        request: Any = drawn_payload(load_request_schema(PRODUCE_KEY, version), Random(seed))
+        check_produce(version, request)
+
+
+def check_produce(version: int, request: Any) -> None:
     found = read_produce(version, written(request), 0)
     assert (found.transactional_id, found.acks) == (request.transactional_id, request.acks)
     assert timedelta(milliseconds=found.timeout_ms) == request.timeout
@@ -83,6 +83,7 @@ def produced(draw: st.DrawFn) -> PartitionProduce:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@few_examples
 @given(
     topics=st.lists(st.builds(TopicProduce, names, st.lists(produced(), max_size=3)), max_size=3),
     correlation_id=st.integers(0, 2**31 - 1),
@@ -107,9 +108,13 @@ def test_kio_reads_the_answer_to_a_produce(
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@given(data=st.data())
-def test_a_request_to_fetch_is_read_as_kio_writes_it(version: int, data: st.DataObject) -> None:
-    request: Any = data.draw(st.from_type(load_request_schema(FETCH_KEY, version)))
+def test_a_request_to_fetch_is_read_as_kio_writes_it(version: int) -> None:
+    for seed in range(PAYLOADS):
+        request: Any = drawn_payload(load_request_schema(FETCH_KEY, version), Random(seed))
+        check_fetch(version, request)
+
+
+def check_fetch(version: int, request: Any) -> None:
     found = read_fetch(version, written(request), 0)
     assert timedelta(milliseconds=found.wait_ms) == request.max_wait
     assert (found.bytes_min, found.bytes_max) == (request.min_bytes, request.max_bytes)
@@ -149,6 +154,7 @@ def fetched(draw: st.DrawFn) -> PartitionAnswer:
 
 @pytest.mark.parametrize("committed_only", [False, True])
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
+@few_examples
 @given(
     topics=st.lists(st.builds(TopicAnswer, names, st.lists(fetched(), max_size=3)), max_size=3),
     correlation_id=st.integers(0, 2**31 - 1),
@@ -184,6 +190,7 @@ def test_long_parts_of_an_answer_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@few_examples
 @given(data=st.binary(max_size=120))
 def test_any_bytes_are_a_produce_or_malformed(version: int, data: bytes) -> None:
     with contextlib.suppress(Malformed):
@@ -191,6 +198,7 @@ def test_any_bytes_are_a_produce_or_malformed(version: int, data: bytes) -> None
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
+@few_examples
 @given(data=st.binary(max_size=120))
 def test_any_bytes_are_a_fetch_or_malformed(version: int, data: bytes) -> None:
     with contextlib.suppress(Malformed):

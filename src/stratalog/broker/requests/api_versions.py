@@ -20,6 +20,7 @@ from stratalog.broker.wire import answer_frame
 KEY: Final = int(ApiVersionsRequest.__api_key__)
 FIRST: Final = 0
 LAST: Final = int(ApiVersionsRequest.__version__)
+NONE_OF_OURS: Final = -1
 ITSELF: Final = Advertised(KEY, FIRST, LAST)
 
 _HEAD: Final = struct.Struct(">ii")
@@ -36,14 +37,15 @@ class VersionsAnswer:
         self._frames: dict[int, bytes] = {}
 
     def frame(self, correlation_id: int, version: int) -> bytes:
+        if not FIRST <= version <= LAST:
+            version = NONE_OF_OURS
         known = self._frames.get(version)
         if known is None:
-            if FIRST <= version <= LAST:
-                known = answer_frame(0, version, self._answer)
-            else:
+            if version == NONE_OF_OURS:
                 known = answer_frame(0, FIRST, self._refusal)
-            if len(self._frames) <= LAST:
-                self._frames[version] = known
+            else:
+                known = answer_frame(0, version, self._answer)
+            self._frames[version] = known
         after = _AT_CORRELATION + _CORRELATION.size
         return known[:_AT_CORRELATION] + _CORRELATION.pack(correlation_id) + known[after:]
 

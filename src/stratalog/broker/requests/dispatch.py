@@ -72,28 +72,30 @@ class Dispatcher:
     async def _handle(
         self, api: AnyApi, client: Client, slot: Slot, correlation_id: int, request: RequestPayload
     ) -> None:
-        context = self._context
-        failed = True
-        try:
-            answer = await api.handle(context, client, request)
-            failed = False
-        except StratalogError as error:
-            answer = _refusal(api, request, code_of(error))
-        except Exception:
-            log.exception("%s v%d failed", api.name, client.version)
-            answer = _refusal(api, request, ErrorCode.unknown_server_error)
+        answer, failed = await self._answered(api, client, request)
         if answer is None:
             slot.abandon(f"{api.name} v{client.version} failed, and has no answer that says so")
             return
-        frame = answer_frame(correlation_id, client.version, answer)
-        slot.answer((frame,), context.meters.request(api.name), failed=failed)
+        try:
+            frame = answer_frame(correlation_id, client.version, answer)
+        except Exception:
+            log.exception("the answer to %s v%d cannot be written", api.name, client.version)
+            slot.abandon(f"the answer to {api.name} v{client.version} cannot be written")
+            return
+        slot.answer((frame,), self._context.meters.request(api.name), failed=failed)
 
-
-def _refusal(api: AnyApi, request: RequestPayload, code: ErrorCode) -> ResponsePayload | None:
-    if api.refuse is None:
-        return None
-    refusal: ResponsePayload = api.refuse(request, code)
-    return refusal
+    async def _answered(
+        self, api: AnyApi, client: Client, request: RequestPayload
+    ) -> tuple[ResponsePayload | None, bool]:
+        """The answer, if there is one, and whether it says that the request failed."""
+        try:
+            return await api.handle(self._context, client, request), False
+        except StratalogError as error:
+            code = code_of(error)
+        except Exception:
+            log.exception("%s v%d failed", api.name, client.version)
+            code = ErrorCode.unknown_server_error
+        return None if api.refuse is None else api.refuse(request, code), True
 
 
 def all_advertised(registry: Registry) -> list[Advertised]:

@@ -2,7 +2,7 @@
 
 from stratalog.broker.wire.codes import Refused, code_of
 from stratalog.broker.wire.connection import Connection, Dispatch, Shared, Slot
-from stratalog.broker.wire.endpoint import Endpoint
+from stratalog.broker.wire.endpoint import Endpoint, limited
 from stratalog.broker.wire.fetch import (
     FETCH_FIRST,
     FETCH_KEY,

@@ -22,7 +22,8 @@ from stratalog.meter import Meter
 log = logging.getLogger("stratalog.broker")
 
 PROGRESS_BYTES: int = 1024 * 1024
-"""A request that is still arriving after its time may go on if it brought as much since."""
+"""A request that is still arriving after its time may go on if it brought as much since, and if no
+other connection waits for its memory."""
 
 
 class Dispatch(Protocol):
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked",
         "_flushing",
         "_frames",
+        "_going_on",
         "_paused",
         "_quiet",
         "_sending",
@@ -109,14 +111,16 @@ class Connection(asyncio.BufferedProtocol):
         self.host = ""
         self.is_draining = False
         self.active_at = loop.time()
-        self.frame_since = 0.0
+        self.frame_since: float | None = None
         self.frame_bytes_then = 0
         self._frames = FrameReader(
             shared.buffer, shared.memory, shared.request_bytes_max, self._arrived, self._room
         )
         self._slots: deque[Slot] = deque()
         self._backlog: deque[memoryview] = deque()
-        self._blocked = self._flushing = self._paused = False
+        self._blocked = 0
+        """How many things keep requests from being handled."""
+        self._flushing = self._going_on = self._paused = False
         self._quiet: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._sending: SendQueue | None = None
@@ -128,7 +132,12 @@ class Connection(asyncio.BufferedProtocol):
         shared = self.shared
         if len(shared.connections) >= shared.connections_max:
             shared.refused += 1
-            log.warning("a connection is refused: there are %d", len(shared.connections))
+            if not shared.refused & (shared.refused - 1):  # a storm does not fill the log
+                log.warning(
+                    "a connection is refused: there are %d; %d were refused until now",
+                    len(shared.connections),
+                    shared.refused,
+                )
             transport.abort()
             return
         self._transport = transport
@@ -151,10 +160,10 @@ class Connection(asyncio.BufferedProtocol):
             self.break_off(str(error))
             return
         if self._frames.is_within:
-            if not self.frame_since:
+            if self.frame_since is None:
                 self.frame_since, self.frame_bytes_then = self.active_at, 0
         else:
-            self.frame_since = 0.0
+            self.frame_since = None
 
     def pause_writing(self) -> None:
         if self._sending is not None:
@@ -162,8 +171,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         if self._sending is not None:
+            self.active_at = self.loop.time()
             self._sending.freed()
-            self._regulate()
+            self._go_on()
             self._tell_quiet()
 
     def eof_received(self) -> bool:
@@ -211,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def block(self, waiting: Coroutine[object, object, None]) -> None:
         """Handle no further request until this has ended."""
-        self._blocked = True
+        self._blocked += 1
         self.spawn(self._unblock_after(waiting))
         self._regulate()
 
@@ -219,7 +229,14 @@ class Connection(asyncio.BufferedProtocol):
         """Run it to its end, whether or not the client stays."""
         task = self.loop.create_task(work)
         self.shared.tasks.add(task)
-        task.add_done_callback(self.shared.tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A request whose work failed unexpectedly would never be answered."""
+        self.shared.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a request failed", exc_info=error)
+            self.break_off("a request failed")
 
     def break_off(self, why: str) -> None:
         """Close the connection because of what the client did, with one line in the log."""
@@ -233,25 +250,33 @@ class Connection(asyncio.BufferedProtocol):
     # What the endpoint calls
 
     def look(self, now: float) -> None:
-        """Close it if it has been silent for too long; give up on answers that are late."""
+        """Close it if its client has done nothing for too long; give up on answers that are late.
+
+        What a client may do is to bring a request, and to take its answers."""
         for slot in list(self._slots):
             if slot.deadline is not None and slot.deadline <= now and slot.on_late is not None:
                 slot.deadline = None
                 slot.on_late()
-        shared = self.shared
-        if self.frame_since:
-            if not self._paused and now - self.frame_since >= shared.frame_s_max:
-                arrived = self._frames.arrived
-                if arrived - self.frame_bytes_then < PROGRESS_BYTES:
-                    self.break_off("a request did not arrive whole in time")
-                self.frame_since, self.frame_bytes_then = now, arrived
+        if self.frame_since is not None and not self._paused:
+            self._look_at_frame(self.frame_since, now)
         elif (
             not self._slots
-            and not self._backlog
-            and now - self.active_at >= shared.idle_s_max
-            and self._transport is not None
+            and not self._blocked
+            and not self._frames.is_waiting
+            and now - self.active_at >= self.shared.idle_s_max
         ):
-            self._transport.close()
+            if self.is_quiet:
+                self.close()
+            else:
+                self.break_off("its client does not take its answers")
+
+    def _look_at_frame(self, since: float, now: float) -> None:
+        """A request that is arriving must be whole in time, or at least come on."""
+        if now - since >= self.shared.frame_s_max:
+            arrived = self._frames.arrived
+            if arrived - self.frame_bytes_then < PROGRESS_BYTES or self.shared.memory.is_short:
+                self.break_off("a request did not arrive whole in time")
+            self.frame_since, self.frame_bytes_then = now, arrived
 
     def drain(self) -> None:
         """Read no more; answer what waits for something, now."""
@@ -269,6 +294,11 @@ class Connection(asyncio.BufferedProtocol):
             and not self._backlog
             and (self._sending is None or self._sending.is_empty)
         )
+
+    @property
+    def is_within(self) -> bool:
+        """A request has begun to arrive, and is not whole."""
+        return self._frames.is_within
 
     def when_quiet(self) -> "asyncio.Future[None]":
         """Done when it is quiet, or gone."""
@@ -294,11 +324,21 @@ class Connection(asyncio.BufferedProtocol):
     def _arrived(self, frame: memoryview) -> None:
         if self._transport is None:
             self.shared.memory.release(len(frame))
-        elif self._blocked or self._backlog or len(self._slots) >= self.shared.in_flight_max:
+        elif self._backlog or self._is_full:
             self._backlog.append(frame)
             self._regulate()
         else:
             self._handle(frame)
+
+    @property
+    def _is_full(self) -> bool:
+        """The next request has to wait."""
+        shared, sending = self.shared, self._sending
+        return (
+            self._blocked > 0
+            or len(self._slots) >= shared.in_flight_max
+            or (sending is not None and sending.unsent > shared.unsent_bytes_max)
+        )
 
     def _handle(self, frame: memoryview) -> None:
         try:
@@ -314,19 +354,20 @@ class Connection(asyncio.BufferedProtocol):
         try:
             await waiting
         finally:
-            self._blocked = False
+            self._blocked -= 1
             self._go_on()
 
     def _go_on(self) -> None:
-        """Handle the requests that wait, as far as they may go."""
-        limit = self.shared.in_flight_max
-        while (
-            self._backlog
-            and not self._blocked
-            and len(self._slots) < limit
-            and self._transport is not None
-        ):
-            self._handle(self._backlog.popleft())
+        """Handle the requests that wait, as far as they may go. One that is answered at once comes
+        back here: it leaves the next to the loop that it came from."""
+        if self._going_on:
+            return
+        self._going_on = True
+        try:
+            while self._backlog and not self._is_full and self._transport is not None:
+                self._handle(self._backlog.popleft())
+        finally:
+            self._going_on = False
         self._regulate()
 
     def _flush(self) -> None:
@@ -350,19 +391,14 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         must_pause = (
-            self._blocked
-            or self.is_draining
-            or bool(self._backlog)
-            or self._frames.is_waiting
-            or len(self._slots) >= self.shared.in_flight_max
-            or (self._sending is not None and self._sending.unsent > self.shared.unsent_bytes_max)
+            self._is_full or self.is_draining or bool(self._backlog) or self._frames.is_waiting
         )
         if must_pause != self._paused:
             self._paused = must_pause
             if must_pause:
                 transport.pause_reading()
             else:
-                if self.frame_since:
+                if self.frame_since is not None:
                     self.frame_since = self.loop.time()
                     self.frame_bytes_then = self._frames.arrived
                 transport.resume_reading()

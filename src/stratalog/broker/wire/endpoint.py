@@ -13,6 +13,20 @@ LOOK_S: Final = 0.5
 BACKLOG: Final = 1024
 
 
+def limited(options: BrokerOptions, dispatch: Dispatch) -> Shared:
+    """What the connections of a broker with these options have in common."""
+    return Shared(
+        dispatch=dispatch,
+        memory=RequestMemory(options.request_memory_bytes),
+        request_bytes_max=options.request_bytes_max,
+        in_flight_max=options.in_flight_max,
+        unsent_bytes_max=options.unsent_bytes_max,
+        connections_max=options.connections_max,
+        frame_s_max=options.frame_ms_max / 1000,
+        idle_s_max=options.idle_ms_max / 1000,
+    )
+
+
 class Endpoint:
     """A listening socket and its connections."""
 
@@ -28,16 +42,7 @@ class Endpoint:
     async def listen(cls, options: BrokerOptions, dispatch: Dispatch) -> "Endpoint":
         """``Unavailable`` if the address cannot be had."""
         loop = asyncio.get_running_loop()
-        shared = Shared(
-            dispatch=dispatch,
-            memory=RequestMemory(options.request_memory_bytes),
-            request_bytes_max=options.request_bytes_max,
-            in_flight_max=options.in_flight_max,
-            unsent_bytes_max=options.unsent_bytes_max,
-            connections_max=options.connections_max,
-            frame_s_max=options.frame_ms_max / 1000,
-            idle_s_max=options.idle_ms_max / 1000,
-        )
+        shared = limited(options, dispatch)
         wanted = Address.parse(options.listen)
         try:
             server = await loop.create_server(

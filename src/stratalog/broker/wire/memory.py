@@ -14,6 +14,11 @@ class RequestMemory:
         self.used = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
+    @property
+    def is_short(self) -> bool:
+        """Somebody waits."""
+        return bool(self._waiting)
+
     def take(self, size: int, when_granted: Callable[[], None]) -> bool:
         """Take it now, or be called when it has been taken. In the order of the calls.
 
@@ -31,6 +36,10 @@ class RequestMemory:
 
     def release(self, size: int) -> None:
         self.used -= size
+        self._grant()
+
+    def _grant(self) -> None:
+        """Let in whoever may be, in the order in which they came."""
         while self._waiting:
             wanted, when_granted = self._waiting[0]
             if self.used and self.used + wanted > self.bytes_max:
@@ -42,3 +51,4 @@ class RequestMemory:
     def forget(self, when_granted: Callable[[], None]) -> None:
         """Whoever waited for it has gone."""
         self._waiting = deque(each for each in self._waiting if each[1] != when_granted)
+        self._grant()  # the next may be smaller

@@ -43,7 +43,7 @@ def read_payload(schema: type[E], data: memoryview, at: int = 0) -> E:
     reader = Reader(data, at, flexible=schema.__flexible__)
     try:
         payload: E = _decoder(schema)(reader)
-    except (OverflowError, ValueError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise Malformed(f"{schema.__name__} cannot have this value: {error}") from error
     return payload
 

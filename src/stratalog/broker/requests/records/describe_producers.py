@@ -31,10 +31,10 @@ async def describe_producers(
                 name=topic.name,
                 partitions=tuple(
                     _described(index, context.topics.partition(topic.name, index))
-                    for index in topic.partition_indexes
+                    for index in dict.fromkeys(topic.partition_indexes)
                 ),
             )
-            for topic in request.topics
+            for topic in dict.fromkeys(request.topics)  # or a small request has a huge answer
         ),
     )
 

@@ -33,6 +33,8 @@ FLEXIBLE_FROM: Final = 12
 READ_COMMITTED: Final = 1
 WAIT_MS_MAX: Final = 600_000
 FULL_FETCH_EPOCHS: Final = (0, -1)
+MAY_REPEAT_MAX: Final = 1000
+"""A request for so few partitions is not searched for repeated ones."""
 
 
 class Fetch:
@@ -48,8 +50,19 @@ class Fetch:
             raise Malformed(f"Fetch v{version} is not served")
         at = header.payload_at(frame, flexible=version >= FLEXIBLE_FROM)
         request = read_fetch(version, frame, at)
+        if _repeats(request):
+            raise Malformed("a partition is asked for many times")
         slot = connection.slot(frame)
         _Fetching(self, connection, slot, header.correlation_id, request).begin()
+
+
+def _repeats(request: FetchRequest) -> bool:
+    """Each partition is looked at again at each commit: a request may not multiply them."""
+    asked = sum(len(topic.partitions) for topic in request.topics)
+    if asked <= MAY_REPEAT_MAX:
+        return False
+    places = {(topic.name, each.index) for topic in request.topics for each in topic.partitions}
+    return len(places) < asked
 
 
 class _Wanted:
@@ -108,7 +121,7 @@ class _Fetching:
 
     def begin(self) -> None:
         request = self._request
-        if request.session_id and request.session_epoch not in FULL_FETCH_EPOCHS:
+        if request.session_epoch not in FULL_FETCH_EPOCHS:
             self._answer(ErrorCode.fetch_session_id_not_found)
             return
         topics = self._handler.context.topics
@@ -133,7 +146,8 @@ class _Fetching:
         for each in self._wanted:
             if not self._gather(each):
                 self._is_reading = True
-                self._connection.spawn(self._look_everywhere())
+                # One at a time: what is read for a client waits for it in memory.
+                self._connection.block(self._look_everywhere())
                 return
         self._decide()
 
@@ -193,8 +207,8 @@ class _Fetching:
         answer.log_start = log.log_start
         if asked.last_epoch >= 0 and self._has_diverged(log, each):
             return True
-        if asked.offset == answer.high_watermark:
-            return True
+        if answer.high_watermark <= asked.offset <= log.end:
+            return True  # what is not committed yet is waited for
         limit = self._limit(each)
         if limit <= 0 and self._size:
             return True

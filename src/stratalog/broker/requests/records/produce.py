@@ -35,6 +35,8 @@ from stratalog.partitions import Appended, PartitionLog, check_batch, set_append
 FLEXIBLE_FROM: Final = 9
 NO_ANSWER: Final = 0
 KNOWN_ACKS: Final = (-1, 0, 1)
+FRAME_TO_BATCH_MAX: Final = 4
+"""How many times the memory of its records a kept batch may hold."""
 
 
 class Produce:
@@ -136,7 +138,7 @@ class _Producing:
         context = self.handler.context
         now_ms = context.runtime.now_us() // 1000
         limits = topic.limits
-        batch = check_batch(each.records or b"", limits, now_ms)
+        batch = check_batch(self._own_memory(each.records or b""), limits, now_ms)
         if limits.uses_append_time:
             batch = set_append_time(batch, now_ms)
             each.append_time_ms = now_ms
@@ -145,6 +147,13 @@ class _Producing:
         meters = context.meters
         meters.produced_bytes += len(batch.data)
         meters.produced_records += batch.count
+
+    def _own_memory(self, records: memoryview | bytes) -> memoryview | bytes:
+        """What the log keeps of a request lies in the request's memory, and keeps all of it. So a
+        batch that is a small part of its request is copied."""
+        if len(records) * FRAME_TO_BATCH_MAX >= len(self.frame):
+            return records
+        return memoryview(bytearray(records))
 
     def _done(
         self, each: PartitionProduce, log: PartitionLog, future: "asyncio.Future[Appended]"
@@ -168,14 +177,18 @@ class _Producing:
             self._end()
 
     async def _after_room(self, log: PartitionLog) -> None:
+        failure: StratalogError | None = None
         try:
             await log.room()
         except StratalogError as error:
+            failure = error
+        if self.is_over:
+            return
+        if failure is not None:
             _, each = self.waiting.pop()
-            each.refuse(refusal_of(error).value, error.message)
+            each.refuse(refusal_of(failure).value, failure.message)
             self.left -= 1
-        if not self.is_over:
-            self._go_on()
+        self._go_on()
 
     def _late(self) -> None:
         """Its client has waited for long enough."""
