@@ -18,7 +18,13 @@ from stratalog.runtime import Runtime
 from stratalog.segments.context import DiskContext, TimeOf
 from stratalog.segments.format import NOTES, NOTES_NAME, CleanClose, FileEnd
 from stratalog.segments.io import FileSystem
-from stratalog.segments.maintenance import Checkpoints, Compactor, FileRemover, WalFlusher
+from stratalog.segments.maintenance import (
+    Checkpoints,
+    Compactor,
+    FileRemover,
+    MergeTurns,
+    WalFlusher,
+)
 from stratalog.segments.notes import Notes
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
@@ -53,10 +59,16 @@ class Engine:
         self.wal = Wal(
             context, journal, self.flush_queue, on_durable=self._durable, on_failed=self._failed
         )
-        self.flusher = WalFlusher(
-            context, journal, self.flush_queue, self.wal.back_pressure, self.partitions
-        )
         self.compactor = Compactor(context, journal, self._open_segments)
+        self._merge_turns = MergeTurns(context, self.compactor)
+        self.flusher = WalFlusher(
+            context,
+            journal,
+            self.flush_queue,
+            self.wal.back_pressure,
+            self.partitions,
+            self._merge_turns.flushed,
+        )
         self.checkpoints = Checkpoints(context, journal, self.wal, self.compactor)
         self._is_closed = False
         self.notes = Notes(self)
@@ -77,6 +89,7 @@ class Engine:
             loop.create_task(self.wal.run(), name="stratalog-wal"),
             loop.create_task(self.flusher.run(), name="stratalog-wal-flusher"),
         ]
+        self._merge_turns.flushed(self.partitions.values())
 
     def must_be_open(self) -> None:
         """``Closed`` after ``close``; ``Unavailable`` if a loop has ended, which is a defect."""
@@ -98,6 +111,7 @@ class Engine:
         self._is_closed = True
         await self.wal.drain()
         await self.checkpoints.tasks.end()
+        await self._merge_turns.close()
         await self.compactor.tasks.end()
         for task in self._loops:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Major compaction: neighbours of which little lives are merged into one segment.
+"""Major compaction: neighbours of which little lives, or that are small, become one segment.
 
 The new file is written beside the old ones. The checksum of every entry is verified and copied.
 Then the file is synced, and one record of the journal puts it in their place. Until the record is
@@ -6,7 +6,7 @@ durable the old files count. If segments came, went or lost entries meanwhile, t
 from the layout as it is then (``PartitionLayout.replaced``).
 
 A partition has at most one run; a request during it is dropped. If the checkpoint moves during a
-run, a minor compaction follows.
+run, a minor compaction follows. ``MergeTurns`` merges small segments in the same way after a flush.
 """
 
 import asyncio
@@ -16,11 +16,14 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Sequence
 
+import msgspec
+
 from stratalog.errors import StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import Clock, Edit, Entries, Layout, Replaced, Scratch, SegmentFile
 from stratalog.segments.io import Tasks, in_thread, typed
+from stratalog.segments.maintenance.choose_merges import MergeRule, merges, merges_beside
 from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
 from stratalog.segments.maintenance.write_segment import SegmentName, write_segment
 from stratalog.segments.read import DurableLog, OpenSegments
@@ -83,6 +86,17 @@ class Compactor:
             self._running.discard(partition.number)
         return True
 
+    async def merge(self, partition: DurableLog, rule: MergeRule) -> None:
+        """Merge small neighbours, if the rule finds that it is worth the bytes."""
+        options, meters = self._context.options, self._context.meters
+        async with self._turn:
+            files = partition.layout.files[:-1]
+            keep = needed(partition.live, partition.checkpoint_index)
+            for group in merges(files, rule, options, partition.merge_limits):
+                began = meters.loop.time()
+                written = await self._rewrite(partition, group, keep)
+                meters.merge.add(meters.loop.time() - began, written)
+
     async def minor(self, partition: DurableLog) -> None:
         """Drop segments of which nothing is needed."""
 
@@ -108,7 +122,9 @@ class Compactor:
             return 0  # a checkpoint dropped a segment meanwhile; a later run takes the rest
         except OSError as error:
             raise typed(error, "reading segments") from error
-        groups = rewrites(shares, self._context.options)
+        options = self._context.options
+        groups = rewrites(shares, options)
+        groups += merges_beside(files, groups, options, partition.merge_limits)
         turn = asyncio.Semaphore(REWRITES_MAX)
 
         async def rewrite(group: Sequence[SegmentFile]) -> int:
@@ -160,7 +176,7 @@ class Compactor:
             return Replaced(partition.number, present, by) if present else None
 
         await self._journal.commit(record, creates=creates)
-        self._journal.remove_unnamed(creates)
+        self._journal.remove_unnamed(creates, partition.number)
         return by.size if by else 0
 
     def _write(
@@ -175,11 +191,16 @@ class Compactor:
         if not any(wanted for _, wanted in alive):
             return None
         time_max = _max_time(group)
+        is_whole = all(len(wanted) == file.index_count for file, wanted in alive)
+        clock = None if is_whole and time_max is not None else time_of
         with contextlib.closing(self._needed(name.partition, alive)) as chunks:
             previous = group[0].previous
-            written = write_segment(self._context, name, previous, chunks, time_of, time_max)
+            written = write_segment(self._context, name, previous, chunks, clock, time_max)
         self._context.files.sync_folder("seg")
-        return written
+        times = [time for file in group for time in file.newest_times]
+        if written.time_max is None or not times or min(times) >= written.time_max:
+            return written
+        return msgspec.structs.replace(written, merged_from=min(times))
 
     def _needed(
         self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]

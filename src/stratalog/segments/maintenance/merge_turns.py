@@ -1,0 +1,61 @@
+"""When small segments are merged: after a flush, one partition after another.
+
+A flush gives a segment to each partition that was written. It tells which these are; those with
+enough segments wait here for their turn. So a log that never takes a checkpoint is merged too, and
+a thousand slow ones do not hold back the writers: at any time one segment is being written.
+
+A merge that fails, for instance on a full disk, does no harm. It is tried again after the next
+flush of its partition, as is what was waiting when the disk was closed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from stratalog.errors import StratalogError
+from stratalog.segments.context import DiskContext
+from stratalog.segments.maintenance.choose_merges import MergeRule, after_flush
+from stratalog.segments.maintenance.major_compaction import Compactor
+from stratalog.segments.read import DurableLog
+
+log = logging.getLogger(__name__)
+
+
+class MergeTurns:
+    """The partitions whose small segments may be merged."""
+
+    def __init__(self, context: DiskContext, compactor: Compactor) -> None:
+        self._files_min = context.options.merge_after_files
+        self._compactor = compactor
+        self._waiting: dict[int, DurableLog] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def flushed(self, partitions: Iterable[DurableLog]) -> None:
+        """These may have new segments. Returns at once."""
+        if self._files_min is None or self._is_closed:
+            return
+        for partition in partitions:
+            # The newest segment is not merged.
+            if len(partition.layout.files) > self._files_min:
+                self._waiting.setdefault(partition.number, partition)
+        if self._waiting and self._task is None:
+            self._task = asyncio.ensure_future(self._take_turns(after_flush(self._files_min)))
+
+    async def close(self) -> None:
+        """Finish the partition whose turn it is."""
+        self._is_closed = True
+        if self._task is not None:
+            await self._task
+
+    async def _take_turns(self, rule: MergeRule) -> None:
+        try:
+            while self._waiting and not self._is_closed:
+                partition = self._waiting.pop(next(iter(self._waiting)))
+                try:
+                    await self._compactor.merge(partition, rule)
+                except StratalogError as error:
+                    log.warning("segments of %r were not merged: %s", partition.name, error)
+                await asyncio.sleep(0)  # most have nothing to merge
+        finally:
+            self._task = None
