@@ -139,6 +139,22 @@ def test_what_was_not_written_is_forgotten_and_what_it_displaced_is_back() -> No
     assert log.append(batch(1, producer=2)) == 5
 
 
+def test_the_next_batches_of_a_producer_whose_first_one_failed_wait_for_it() -> None:
+    log = Written()
+    assert [log.append(batch(at)) for at in (10, 11)] == [0, 1]
+    log.producers.forget_in_flight()
+    assert log.append(batch(11)) == OUT_OF_ORDER
+    assert log.append(batch(0, producer=8)) == 2
+    assert [log.append(batch(at)) for at in (10, 11)] == [3, 4]
+
+
+def test_a_newer_epoch_of_it_does_not_wait() -> None:
+    log = Written()
+    log.append(batch(10))
+    log.producers.forget_in_flight()
+    assert log.append(batch(0, epoch=1)) == 1
+
+
 def test_a_snapshot_has_the_committed_state_alone() -> None:
     log = Written()
     log.append(batch(0))
@@ -167,17 +183,25 @@ def test_a_snapshot_that_contradicts_itself_is_corrupt(wrong: object) -> None:
 
 
 class KafkaRules:
-    """The rules of Kafka's `ProducerAppendInfo`, written down once more and naively."""
+    """The rules of Kafka's `ProducerAppendInfo`, written down once more and naively; and one of
+    ours: a producer that is not known goes on with its first batch, if that failed."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, int] = {}
         self.batches: dict[int, list[tuple[int, int, int]]] = {}
+        self.awaited: dict[int, tuple[int, int]] = {}
+        """Epoch and sequence number of a first batch that failed."""
 
     def append(self, producer: int, epoch: int, first: int, count: int, offset: int) -> object:
         last = first + count - 1
         if last > LAST:
             last -= LAST + 1
         known = self.epochs.get(producer)
+        if known is None:
+            awaited_epoch, awaited = self.awaited.get(producer, (epoch, first))
+            if epoch == awaited_epoch and first != awaited:
+                return OUT_OF_ORDER
+            self.awaited.pop(producer, None)
         if known == epoch:
             for begin, end, at in self.batches[producer][-5:]:
                 if (begin, end) == (first, last):
@@ -238,11 +262,16 @@ class ProducerMachine(RuleBasedStateMachine):
     @rule()
     def fail(self) -> None:
         self.log.producers.forget_in_flight()
+        failed = self.accepted[self.committed :]
         del self.accepted[self.committed :]
-        self.kafka = KafkaRules()
+        awaited, self.kafka = self.kafka.awaited, KafkaRules()
         for made, offset in self.accepted:
             args = (made.producer_id, made.producer_epoch, made.base_sequence, made.count)
             self.kafka.append(*args, offset)
+        for made, _ in reversed(failed):  # the first of each producer counts
+            if made.producer_id not in self.kafka.epochs:
+                awaited[made.producer_id] = (made.producer_epoch, made.base_sequence)
+        self.kafka.awaited = awaited
         self.log.end = sum(made.count for made, _ in self.accepted)
 
     @invariant()

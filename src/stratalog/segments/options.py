@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from stratalog.errors import Invalid
 
 MIB = 1024 * 1024
+WAL_FILE_BYTES_MIN = 128
 
 _MAY_BE_NONE = {"major_after_minors", "merge_after_files", "merge_time_max"}
 
@@ -81,5 +82,12 @@ class DiskOptions:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 raise Invalid(f"{field.name} is a number above 0, not {value!r}", actual=value)
+        if self.wal_file_bytes < WAL_FILE_BYTES_MIN:
+            raise Invalid(
+                f"a WAL file has at least {WAL_FILE_BYTES_MIN} bytes: one must have room for its "
+                f"head and a batch, not {self.wal_file_bytes}",
+                expected=WAL_FILE_BYTES_MIN,
+                actual=self.wal_file_bytes,
+            )
         if self.live_share_min > 1:
             raise Invalid("live_share_min is a share: above 0, at most 1")
