@@ -107,8 +107,9 @@ class BrokerOptions:
     fetch_bytes_max: int = 55 * MIB
     """The most bytes of records in the answer to one fetch, whatever the client asks for."""
 
-    memory_bytes: int = 256 * MIB
-    """The memory for recent records, from which consumers at the tail are served."""
+    memory_bytes: int = 512 * MIB
+    """The memory for recent records, from which consumers at the tail are served. When the disk is
+    too slow to make room in it, producers wait."""
 
     shutdown_ms: int = 10_000
     """How long a clean shutdown may take: requests in flight are answered, then all is on the disk.

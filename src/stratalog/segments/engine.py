@@ -74,6 +74,7 @@ class Engine:
         self.notes = Notes(self)
         """Of the whole node, in a partition of their own."""
         self._loops: list[asyncio.Task[None]] = []
+        self._ending: asyncio.Future[None] | None = None
 
     def add_notes(self) -> None:
         """The partition of the notes, unless the layout has it."""
@@ -110,6 +111,8 @@ class Engine:
             return None
         self._is_closed = True
         await self.wal.drain()
+        if self._ending is not None:
+            await self._ending
         await self.checkpoints.tasks.end()
         await self._merge_turns.close()
         await self.compactor.tasks.end()
@@ -135,11 +138,13 @@ class Engine:
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
         written: dict[int, Partition] = {}
+        memory = 0
         for write in writes:
             for section in write.sections:
                 number = section.partition
                 partition = self.partitions.get(number)
                 if partition is not None:
+                    memory += section.entries.memory_bytes
                     partition.apply(wal, section)
                     partition.landed()
                     written[number] = partition
@@ -147,8 +152,15 @@ class Engine:
                         self.notes.apply(section.entries)
                 else:
                     write.refuse(NotFound("the partition was removed meanwhile"))
+        if self.wal.back_pressure.hold(wal, memory):
+            self._flush_early()
         for partition in written.values():
             partition.tell_listeners()
+
+    def _flush_early(self) -> None:
+        """Memory is short. Nothing is admitted any more, so the WAL soon gets to it."""
+        if self._ending is None or self._ending.done():
+            self._ending = asyncio.ensure_future(self.wal.end_file())
 
     def _failed(self, writes: list[Write]) -> None:
         sections = (section for write in writes for section in write.sections)

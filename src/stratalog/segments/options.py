@@ -42,6 +42,10 @@ class DiskOptions:
     queue_bytes_max: int = 64 * MIB
     """How many bytes may be queued for the WAL. Further writes wait until there is room."""
 
+    memory_bytes_max: int = 2048 * MIB
+    """The memory for entries that are not in segments yet, with what Python needs for each. Beyond
+    it the WAL file is flushed before it is full, and writes wait."""
+
     segment_entries_max: int = 65_536
     """The most entries of a segment file."""
 

@@ -160,6 +160,7 @@ class WalFlusher:
             for number in tables:
                 if number in self._logs:
                     self._logs[number].drop_table(wal.number)
+            self._back_pressure.release(wal.number)
 
         await self._journal.commit(record, creates=paths, then=applied)
         self._journal.remove_unnamed(paths)
