@@ -114,7 +114,7 @@ class Engine:
         if self._ending is not None:
             await self._ending
         await self.checkpoints.tasks.end()
-        await self._merge_turns.close()
+        self._merge_turns.stop()
         await self.compactor.tasks.end()
         for task in self._loops:
             task.cancel()

@@ -8,7 +8,9 @@ largest source. So a byte is written again at most log(segment_bytes_max / size 
 segment) times, to that base, however many segments come. Sources of up to ``bytes_free`` are
 exempt: such a file costs more than its bytes.
 
-**What stays.** Of neighbours that fit into one segment, fewer than ``files_min`` of each size.
+**What stays.** Where ``files_min`` neighbours do not fit into one segment, they stay as they are.
+So a log has at most ``files_min`` files for each ``segment_bytes_max`` of it, and a few small ones
+of each size at its end.
 
 **What is kept for longer.** Retention drops a segment as a whole, so an entry stays for as long as
 the newest one that it was merged with; ``MergeLimits`` says how much longer that may be.
@@ -33,18 +35,20 @@ class MergeRule:
     files_min: int
     growth_min: int
     bytes_free: int
+    tries_max: int
+    """After so many files at which no group ends, the older ones are taken to be settled."""
 
     def allows(self, files: int, size: int, largest: int) -> bool:
         is_growing = largest * self.growth_min <= size
         return files >= self.files_min and (is_growing or largest <= self.bytes_free)
 
 
-ON_REQUEST: Final = MergeRule(files_min=2, growth_min=2, bytes_free=0)
+ON_REQUEST: Final = MergeRule(files_min=2, growth_min=2, bytes_free=0, tries_max=1 << 32)
 
 
 def after_flush(files_min: int) -> MergeRule:
     """Beside the writers."""
-    return MergeRule(files_min, growth_min=4, bytes_free=64 * 1024)
+    return MergeRule(files_min, growth_min=4, bytes_free=64 * 1024, tries_max=64)
 
 
 def merges(
@@ -54,14 +58,15 @@ def merges(
 
     The newest files come first into a group: they are the smallest, as older ones are merged.
     """
-    groups, stop = [], len(files)
-    while stop >= rule.files_min:
+    groups, stop, tries = [], len(files), 0
+    while stop >= rule.files_min and tries < rule.tries_max:
         start = _start_of_group(files, stop, rule, options, limits)
         if start is None:
             stop -= 1
+            tries += 1
         else:
             groups.append(list(files[start:stop]))
-            stop = start
+            stop, tries = start, 0
     return groups[::-1]
 
 
@@ -100,9 +105,10 @@ def _start_of_group(
         size += file.size
         if entries > options.segment_entries_max or size > bytes_max:
             break
-        times = _ends([*times, *file.newest_times])
-        if limits.time_max is not None and times and times[-1] - times[0] > limits.time_max:
-            break
+        if limits.time_max is not None:
+            times = _ends([*times, *file.newest_times])
+            if times and times[-1] - times[0] > limits.time_max:
+                break
         largest = max(largest, file.size)
         if rule.allows(stop - place, size, largest):
             found = place

@@ -28,34 +28,31 @@ class MergeTurns:
         self._files_min = context.options.merge_after_files
         self._compactor = compactor
         self._waiting: dict[int, DurableLog] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self._is_taking_turns = False
+        self._is_stopped = False
 
     def flushed(self, partitions: Iterable[DurableLog]) -> None:
         """These may have new segments. Returns at once."""
-        if self._files_min is None or self._is_closed:
+        if self._files_min is None or self._is_stopped:
             return
         for partition in partitions:
             # The newest segment is not merged.
             if len(partition.layout.files) > self._files_min:
                 self._waiting.setdefault(partition.number, partition)
-        if self._waiting and self._task is None:
-            self._task = asyncio.ensure_future(self._take_turns(after_flush(self._files_min)))
+        if self._waiting and not self._is_taking_turns:
+            self._is_taking_turns = True
+            self._compactor.tasks.start(self._take_turns(after_flush(self._files_min)))
 
-    async def close(self) -> None:
-        """Finish the partition whose turn it is."""
-        self._is_closed = True
-        if self._task is not None:
-            await self._task
+    def stop(self) -> None:
+        """Begin no other partition. The one whose turn it is is a task of the compactor."""
+        self._is_stopped = True
 
     async def _take_turns(self, rule: MergeRule) -> None:
-        try:
-            while self._waiting and not self._is_closed:
-                partition = self._waiting.pop(next(iter(self._waiting)))
-                try:
-                    await self._compactor.merge(partition, rule)
-                except StratalogError as error:
-                    log.warning("segments of %r were not merged: %s", partition.name, error)
-                await asyncio.sleep(0)  # most have nothing to merge
-        finally:
-            self._task = None
+        while self._waiting and not self._is_stopped:
+            partition = self._waiting.pop(next(iter(self._waiting)))
+            try:
+                await self._compactor.merge(partition, rule)
+            except StratalogError as error:
+                log.warning("segments of %r were not merged: %s", partition.name, error)
+            await asyncio.sleep(0)  # most have nothing to merge
+        self._is_taking_turns = False
