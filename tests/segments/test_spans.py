@@ -94,11 +94,12 @@ class TestReading:
     def test_it_is_so_after_a_restart(self, tmp_path: Path, place: Place) -> None:
         async def main() -> None:
             async with await Disk.open(tmp_path, SMALL) as disk:
-                status = (await written(disk, place)).status()
+                part = await written(disk, place)
+                before = (part.last, part.epoch, part.lineage, part.indexes)
             for _ in range(2):
                 async with await Disk.open(tmp_path, SMALL) as disk:
                     part = await disk.partition("p")
-                    assert part.status() == status
+                    assert (part.last, part.epoch, part.lineage, part.indexes) == before
                     assert part.tail == (24, 1)
                     assert shown(await found(part)) == ALL
                 as_after_a_crash(tmp_path)
@@ -224,7 +225,7 @@ class TestLiving:
         async def main() -> None:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 part = await written(disk, place)
-                live = IndexSet.of([2, 9, 22, 23])
+                live = IndexSet.of([2, 22, 23])
                 await part.checkpoint(23, b"state", live)
                 await disk.flush()
                 await part.append([b"newest"])
@@ -240,7 +241,7 @@ class TestLiving:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 part = await disk.partition("p")
                 assert part.live == live
-                assert shown(await found(part, live)) == [ALL[0], ALL[3], ALL[5]]
+                assert shown(await found(part, live)) == [ALL[0], ALL[5]]
 
         run(main())
 
@@ -257,20 +258,20 @@ class TestLiving:
 
         run(main())
 
-    def test_a_live_set_may_name_any_index_of_a_span_again(self, tmp_path: Path) -> None:
-        """Live sets count indexes: one that was not named is dead, though its entry is here."""
+    def test_an_index_that_was_not_named_is_dead_though_its_entry_is_here(
+        self, tmp_path: Path
+    ) -> None:
+        """Live sets count indexes, though the entry that covers it is here."""
 
         async def main() -> None:
             async with await Disk.open(tmp_path, SMALL) as disk:
                 part = await written(disk, segment)
                 await part.checkpoint(14, b"one", IndexSet(range(5, 9)))
                 await part.checkpoint(23, b"two", IndexSet.of([7]))
-                assert shown(await found(part, range(1, 15)))[0] == ALL[2] or compact_needed
                 with pytest.raises(Invalid, match="not there any more"):
                     await part.checkpoint(24, b"three", IndexSet.of([6]))
                 await part.checkpoint(24, b"three", IndexSet.of([7]))
 
-        compact_needed = True
         run(main())
 
 
