@@ -14,7 +14,7 @@ from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, Entry, notes
 from stratalog.segments.write_ahead import journal
 
-MERGING = replace(OPTIONS, merge_after_files=3)
+MERGING = replace(OPTIONS, merge_after_files=4)
 
 
 def payloads(name: str, first: int, count: int, size: int = 40) -> list[bytes]:
@@ -57,7 +57,7 @@ async def small_segments(witness: Witness) -> None:
     """As many as are left alone."""
     await witness.create("a")
     await witness.create("b")
-    for number in range(3):
+    for number in range(4):
         await witness.append("a", payloads("a", 1 + number, 1))
         await witness.disk.flush()
 
@@ -223,11 +223,11 @@ async def together(witness: Witness) -> None:
 
 
 async def merging(witness: Witness) -> None:
-    """Of three small segments, while a suffix is overwritten and others write."""
-    await witness.append("a", payloads("a", 4, 1))
+    """Of four small segments, while a suffix is overwritten and others write."""
+    await witness.append("a", payloads("a", 5, 1))
+    await witness.disk.flush()
     await gathered(
-        witness.disk.flush(),
-        witness.write("a", 2, entries("a", [3], 2)),
+        witness.write("a", 3, entries("a", [4], 2)),
         witness.append("b", payloads("b", 6, 1)),
     )
 

@@ -255,7 +255,7 @@ class DiskMachine(RuleBasedStateMachine):
 
 
 DiskMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

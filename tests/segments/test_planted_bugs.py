@@ -44,7 +44,6 @@ PLANTS = [
     (planted.named_before_its_size, scenarios.sparse_writing),
     (planted.span_forgotten_in_a_segment, scenarios.spans),
     (planted.sections_in_batches_of_their_own, scenarios.together),
-    (planted.checkpoint_of_notes_forgets_one, scenarios.together),
     (planted.strangers_are_merged, scenarios.merging),
 ]
 
@@ -65,7 +64,11 @@ def test_a_failing_disk_finds_a_note_that_counts_too_early() -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [planted.repeated_write_is_not_compared, planted.any_index_ends_an_entry],
+    [
+        planted.repeated_write_is_not_compared,
+        planted.any_index_ends_an_entry,
+        planted.checkpoint_of_notes_forgets_one,
+    ],
     ids=lambda each: each.__name__,
 )
 def test_the_dictionary_finds_a_planted_bug(plant: Plant) -> None:

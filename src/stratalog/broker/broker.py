@@ -147,13 +147,14 @@ async def _cluster_id(disk: Disk, runtime: Runtime) -> str:
 def disk_options(options: BrokerOptions) -> DiskOptions:
     """The limits of the disk that fit this broker.
 
-    A quarter of the memory is one WAL file, so that one is written while others are flushed.
+    A quarter of the memory is one WAL file, so that one is written while others are flushed. The
+    queue is small: of tiny writes it takes several times its bytes.
     """
     retention_ms = options.retention_ms
     return DiskOptions(
         memory_bytes_max=options.memory_bytes,
         wal_file_bytes=min(max(options.memory_bytes // 4, MIB), WAL_FILE_BYTES_MAX),
         wal_files_max=3,
-        queue_bytes_max=min(max(options.memory_bytes // 8, MIB), QUEUE_BYTES_MAX),
+        queue_bytes_max=min(max(options.memory_bytes // 32, MIB), QUEUE_BYTES_MAX),
         merge_time_max=None if retention_ms is None else max(retention_ms // MERGED_SHARE, 1),
     )
