@@ -106,8 +106,9 @@ class Witness:
         firsts = {name: (each.entries[0][0], each.entries[0][1:]) for name, each in written.items()}
         group = Group(note, firsts)
         self.model.groups.append(group)
+        known = {name: self.model.partitions[name] for name in written}
         for name, each in written.items():
-            self.model.partitions[name].writes.append(each)
+            known[name].writes.append(each)
         try:
             await answer
         except Unknown:
@@ -115,24 +116,26 @@ class Witness:
                 each.is_unknown = True
             raise
         except NotFound:  # a partition was removed meanwhile, and the others have it
-            self._acknowledge_group(group, written)
+            self._acknowledge_group(group, written, known)
             raise
         except StratalogError:
             self.model.groups.remove(group)
             for name, each in written.items():
-                self.model.partitions[name].forget(each)
+                known[name].forget(each)
             raise
-        self._acknowledge_group(group, written)
+        self._acknowledge_group(group, written, known)
 
-    def _acknowledge_group(self, group: Group, written: dict[str, Written]) -> None:
+    def _acknowledge_group(
+        self, group: Group, written: dict[str, Written], known: dict[str, PartitionModel]
+    ) -> None:
         self.model.groups.remove(group)
         self.model.notes[group.note] = b"written"
         for name, each in written.items():
-            known = self.model.partitions.get(name)
-            if known is not None and each in known.writes:
-                known.acknowledge(each)
-                if known.is_unknown:  # it is there, since something could be written to it
-                    known.is_here, known.is_open, known.is_unknown = True, False, False
+            partition = known[name]
+            if each in partition.writes:
+                partition.acknowledge(each)
+                if partition.is_unknown:  # it is there, since something could be written to it
+                    partition.is_here, partition.is_open, partition.is_unknown = True, False, False
 
     async def truncate(self, name: str, after: int) -> None:
         known = self.model.partitions[name]
