@@ -73,7 +73,8 @@ class BackPressure:
             self._granted -= turn.done() and not turn.cancelled()
 
     def _must_be_flushed(self) -> None:
-        if self._flush_queue.is_full and (why := self._flush_queue.failure) is not None:
+        waits = self._flush_queue.is_full or self._held_bytes >= self._options.memory_bytes_max
+        if waits and (why := self._flush_queue.failure) is not None:
             raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
 
     def give_back(self, size: int) -> None:
