@@ -91,8 +91,11 @@ class Compactor:
         options, meters = self._context.options, self._context.meters
         async with self._turn:
             files = partition.layout.files[:-1]
+            groups = merges(files, rule, options, partition.merge_limits)
+            if not groups:
+                return
             keep = needed(partition.live, partition.checkpoint_index)
-            for group in merges(files, rule, options, partition.merge_limits):
+            for group in groups:
                 began = meters.loop.time()
                 written = await self._rewrite(partition, group, keep)
                 meters.merge.add(meters.loop.time() - began, written)
