@@ -197,7 +197,7 @@ class TestGolden:
         layout = read_journal_of_format_2((HERE / "disk-3.journal").read_bytes())
         assert layout is not None
         (file,) = layout.partitions[2].files
-        assert file == make_disk.spans_entry(8, 9, merged_from=1_600_000_000_000)
+        assert file == make_disk.spans_entry(8, 10, merged_from=1_600_000_000_000)
         assert (file.index_count, file.has_spans) == (1006, True)
         assert file.newest_times == [1_600_000_000_000, 1_700_000_000_000]
 
@@ -370,7 +370,7 @@ class TestFramesWithAnyContent:
 
     @given(st.data())
     def test_an_edit(self, data: st.DataObject) -> None:
-        edit = data.draw(st.sampled_from(make_disk.edits()))
+        edit = data.draw(st.sampled_from([*make_disk.edits(), *make_disk.edits_of_format_3()]))
         descriptor = data.draw(st.binary(max_size=80) | damaged(encode_edit(edit)))
         found = value_of(lambda: decode_edit(descriptor, "a/path"))
         if found is not None:
@@ -391,7 +391,7 @@ class TestFramesWithAnyContent:
         st.data(),
     )
     def test_an_edit_with_any_value_in_any_place(self, value: object, data: st.DataObject) -> None:
-        edit = data.draw(st.sampled_from(make_disk.edits()))
+        edit = data.draw(st.sampled_from([*make_disk.edits(), *make_disk.edits_of_format_3()]))
         plain: Any = msgspec.msgpack.decode(encode_edit(edit), strict=False)
         place = plain
         while True:

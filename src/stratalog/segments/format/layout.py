@@ -297,7 +297,18 @@ class Replaced(msgspec.Struct, frozen=True, tag="replaced", omit_defaults=True):
         return layout.having(layout.partition(self.number).replaced(self.sources, self.by))
 
 
-Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced
+class Merged(msgspec.Struct, frozen=True, tag="merged"):
+    """Small neighbours were merged, in several partitions."""
+
+    parts: tuple[Replaced, ...]
+
+    def applied(self, layout: Layout) -> Layout:
+        for part in self.parts:
+            layout = part.applied(layout)
+        return layout
+
+
+Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced | Merged
 
 
 _EDITS: msgspec.msgpack.Decoder[Edit] = msgspec.msgpack.Decoder(Edit, dec_hook=decode_set)

@@ -1,8 +1,9 @@
-"""When small segments are merged: after a flush, one partition after another.
+"""When small segments are merged: after a flush, some partitions at a time.
 
 A flush gives a segment to each partition that was written. It tells which these are; those with
 enough segments wait here for their turn. So a log that never takes a checkpoint is merged too, and
-a thousand slow ones do not hold back the writers: at any time one segment is being written.
+a thousand slow ones do not hold back the writers: at any time one segment is being written, and
+many small ones share the record that commits them.
 
 A merge that fails, for instance on a full disk, does no harm. It is tried again after the next
 flush of its partition, as is what was waiting when the disk was closed.
@@ -11,12 +12,15 @@ flush of its partition, as is what was waiting when the disk was closed.
 import asyncio
 import logging
 from collections.abc import Iterable
+from itertools import islice
 
 from stratalog.errors import StratalogError
 from stratalog.segments.context import DiskContext
 from stratalog.segments.maintenance.choose_merges import MergeRule, after_flush
 from stratalog.segments.maintenance.major_compaction import Compactor
 from stratalog.segments.read import DurableLog
+
+PARTITIONS_AT_A_TIME = 64
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +48,17 @@ class MergeTurns:
             self._compactor.tasks.start(self._take_turns(after_flush(self._files_min)))
 
     def stop(self) -> None:
-        """Begin no other partition. The one whose turn it is is a task of the compactor."""
+        """Begin with no other partitions. Those whose turn it is are a task of the compactor."""
         self._is_stopped = True
 
     async def _take_turns(self, rule: MergeRule) -> None:
         while self._waiting and not self._is_stopped:
-            partition = self._waiting.pop(next(iter(self._waiting)))
+            numbers = list(islice(self._waiting, PARTITIONS_AT_A_TIME))
+            partitions = [self._waiting.pop(number) for number in numbers]
             try:
-                await self._compactor.merge(partition, rule)
+                await self._compactor.merge(partitions, rule)
             except StratalogError as error:
-                log.warning("segments of %r were not merged: %s", partition.name, error)
+                names = ", ".join(repr(each.name) for each in partitions[:3])
+                log.warning("segments of %s were not merged: %s", names, error)
             await asyncio.sleep(0)  # most have nothing to merge
         self._is_taking_turns = False

@@ -160,16 +160,9 @@ class Journal:
         self.layout = change(self.layout)
         self._amendments.append(change)
 
-    def remove_unnamed(self, created: Sequence[str], partition: int | None = None) -> None:
-        """Remove those of some new files that the last record does not name.
-
-        Looks through the files of one partition if all of them are of that one.
-        """
-        if partition is None:
-            named = self.recorded.paths
-        else:
-            found = self.recorded.find(partition)
-            named = set(found.paths) if found else set()
+    def remove_unnamed(self, created: Sequence[str]) -> None:
+        """Remove those of some new files that the last record does not name."""
+        named = self.recorded.paths
         self._context.remove_files([path for path in created if path not in named])
 
     async def close(self) -> FileEnd | None:
