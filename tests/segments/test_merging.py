@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from segments.disks import (
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, MergeLimits, Partition
 from stratalog.segments.format.layout import SegmentFile
+from stratalog.segments.maintenance import major_compaction
 from stratalog.segments.maintenance.choose_merges import (
     MERGED_FILES_MAX,
     ON_REQUEST,
@@ -366,6 +368,33 @@ class TestOnADisk:
                 await merged(disk)
                 assert len(names(tmp_path, "seg")) == 1
                 assert list(await epochs(other)) == [1]
+
+        run(main())
+
+    def test_closing_does_not_wait_for_all_of_it(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            files = WatchedFiles(tmp_path)
+            options = replace(MERGING, merge_after_files=None)
+            async with await Disk.open(files, options) as disk:
+                parts = [await disk.partition(f"{number}") for number in range(5)]
+                for at in range(1, 7):
+                    for part in parts:
+                        await part.write(at - 1, entries([at]))
+                    await disk.flush()
+            one_by_one = patch.object(major_compaction, "MERGED_BYTES_MAX", 1)
+            with one_by_one, files.holding("sync", "seg/") as gate:
+                disk = await Disk.open(files, MERGING)
+                await gate.reached()
+                closing = asyncio.ensure_future(disk.close())
+                await asyncio.sleep(0)
+                gate.let_go()
+                await closing
+            counts = [len(each.files) for each in layout_of(tmp_path).partitions.values()]
+            assert sorted(counts) == [2, 6, 6, 6, 6]
+            async with await Disk.open(files, MERGING) as disk:
+                for number in range(5):
+                    part = await disk.partition(f"{number}")
+                    assert list(await epochs(part)) == list(range(1, 7))
 
         run(main())
 

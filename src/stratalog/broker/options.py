@@ -72,7 +72,8 @@ class BrokerOptions:
     """The largest record batch of a topic, unless its `max.message.bytes` says otherwise."""
 
     retention_ms: int | None = 168 * HOUR_MS
-    """How long records stay, unless the topic's `retention.ms` says otherwise. `None`: for ever."""
+    """How long records stay, unless the topic's `retention.ms` says otherwise. `None`: for ever.
+    Segments go as a whole, so a record of a slow partition may stay an eighth longer."""
 
     retention_bytes: int | None = None
     """How many bytes a partition keeps, unless `retention.bytes` of the topic says otherwise.

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -113,14 +113,22 @@ class Compactor:
             self._running.discard(partition.number)
         return True
 
-    async def merge(self, partitions: Sequence[DurableLog], rule: MergeRule) -> None:
+    async def merge(
+        self,
+        partitions: Sequence[DurableLog],
+        rule: MergeRule,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Merge small neighbours in some partitions, where the rule finds it worth the bytes.
 
-        One record of the journal commits as many as have ``MERGED_BYTES_MAX`` together.
+        One record of the journal commits as many as have ``MERGED_BYTES_MAX`` together. After that
+        it ends if it is to stop.
         """
         async with self._turn:
             together: list[_Merge] = []
             for each in self._merges_in(partitions, rule):
+                if is_stopped():
+                    return
                 together.append(each)
                 if sum(merge.bytes for merge in together) >= MERGED_BYTES_MAX:
                     await self._merge(together)

@@ -48,7 +48,7 @@ class MergeTurns:
             self._compactor.tasks.start(self._take_turns(after_flush(self._files_min)))
 
     def stop(self) -> None:
-        """Begin with no other partitions. Those whose turn it is are a task of the compactor."""
+        """Begin no other merge. The one that is written is a task of the compactor."""
         self._is_stopped = True
 
     async def _take_turns(self, rule: MergeRule) -> None:
@@ -56,7 +56,7 @@ class MergeTurns:
             numbers = list(islice(self._waiting, PARTITIONS_AT_A_TIME))
             partitions = [self._waiting.pop(number) for number in numbers]
             try:
-                await self._compactor.merge(partitions, rule)
+                await self._compactor.merge(partitions, rule, lambda: self._is_stopped)
             except StratalogError as error:
                 names = ", ".join(repr(each.name) for each in partitions[:3])
                 log.warning("segments of %s were not merged: %s", names, error)
