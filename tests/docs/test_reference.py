@@ -86,7 +86,7 @@ def test_the_guides_list_every_option_with_its_default(
 def value_of(cell: str) -> object:
     """A default as a guide writes it: ``1 MiB``, ``1,000,000``, ``0.05``, or Python as code."""
     if cell.startswith("`"):
-        return {"True": True, "False": False}.get(cell.strip("`"), cell.strip('`"'))
+        return {"True": True, "False": False, "None": None}.get(cell.strip("`"), cell.strip('`"'))
     if cell.endswith(" MiB"):
         return int(cell.removesuffix(" MiB")) * 1024 * 1024
     number = cell.replace(",", "")

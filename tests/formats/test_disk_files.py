@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
@@ -85,7 +86,7 @@ def read_wal(data: bytes) -> list[Batch]:
 def read_segment(data: bytes) -> Entries:
     file = Bytes(data)
     index = SegmentIndex.read(file, make_disk.DISK, make_disk.PARTITION, "a/path")
-    (places,) = index.chunks(IndexSet.of(index.indexes), 1 << 30)
+    (places,) = index.chunks(index.covered, 1 << 30)
     return index.entries_at(file, places)
 
 
@@ -131,6 +132,8 @@ def read_closed(data: bytes) -> CleanClose | None:
         raise Corrupt(str(error), path="a/path") from error
 
 
+GROWING = {"disk.wal", "disk.journal", "disk-2.wal", "disk-3.wal"}
+"""Of which a beginning may be read."""
 READERS: dict[str, Callable[[bytes], object]] = {
     "disk.wal": read_wal,
     "disk.seg": read_segment,
@@ -138,6 +141,9 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "disk.journal": read_journal,
     "disk-2.wal": read_wal,
     "disk-2.journal": read_journal_of_format_2,
+    "disk-3.wal": read_wal,
+    "disk-3.journal": read_journal_of_format_2,
+    "disk-2.seg": read_segment,
     "disk.closed": read_closed,
 }
 
@@ -177,6 +183,43 @@ class TestGolden:
         old = read_journal((HERE / "disk.journal").read_bytes())
         assert read_journal_of_format_2((HERE / "disk-2.journal").read_bytes()) == old
 
+    def test_the_wal_of_format_3(self) -> None:
+        found = read_wal((HERE / "disk-3.wal").read_bytes())
+        assert [list(batch.sections) for batch in found] == make_disk.sections_of_format_3()
+
+    def test_the_segment_with_spans(self) -> None:
+        found = read_segment((HERE / "disk-2.seg").read_bytes())
+        assert found == make_disk.SPANS
+        assert list(found.spans) == [3, 1, 1000, 2]
+        assert found.indexes == IndexSet(range(1, 1005), range(2000, 2002))
+
+    def test_the_journal_of_format_3(self) -> None:
+        layout = read_journal_of_format_2((HERE / "disk-3.journal").read_bytes())
+        assert layout is not None
+        (file,) = layout.partitions[2].files
+        assert file == make_disk.spans_entry(8, 10, merged_from=1_600_000_000_000)
+        assert (file.index_count, file.has_spans) == (1006, True)
+        assert file.newest_times == [1_600_000_000_000, 1_700_000_000_000]
+
+    @pytest.mark.parametrize("name", ["disk.wal", "disk-2.wal", "disk.seg"])
+    def test_before_spans_each_entry_covers_one_index(self, name: str) -> None:
+        data = (HERE / name).read_bytes()
+        batches = [read_segment(data)] if name.endswith("seg") else []
+        if not batches:
+            batches = [each.entries for batch in read_wal(data) for each in batch.sections]
+        assert {span for entries in batches for span in entries.spans.tolist()} == {1}
+
+    @pytest.mark.parametrize("read", [read_wal, read_segment], ids=["wal", "segment"])
+    def test_before_spans_a_span_is_an_epoch_that_is_too_large(
+        self, read: Callable[[bytes], object]
+    ) -> None:
+        """Version and content contradict each other, or somebody used such epochs."""
+        newer = make_disk.wal_of_format_3() if read is read_wal else make_disk.segment_with_spans()
+        head = dataclasses.replace(Head.from_bytes(newer, "a/path"), major=1)
+        with pytest.raises(Invalid, match="under epoch") as caught:
+            read(head.to_bytes() + newer[64:])
+        assert "version of stratalog that wrote it" in caught.value.hint
+
     def test_what_a_clean_close_leaves(self) -> None:
         assert read_closed((HERE / "disk.closed").read_bytes()) == make_disk.closed()
 
@@ -198,6 +241,18 @@ class TestAnyBytes:
     def test_segment(self, data: st.DataObject) -> None:
         found = value_of(lambda: read_segment(data.draw(damaged(make_disk.segment()))))
         assert found is None or found == make_disk.ENTRIES
+
+    @given(st.data())
+    def test_wal_of_format_3(self, data: st.DataObject) -> None:
+        found = value_of(lambda: read_wal(data.draw(damaged(make_disk.wal_of_format_3()))))
+        sections = [list(batch.sections) for batch in found or []]
+        assert sections == make_disk.sections_of_format_3()[: len(sections)]
+
+    @given(st.data())
+    def test_segment_with_spans(self, data: st.DataObject) -> None:
+        stored = make_disk.segment_with_spans()
+        found = value_of(lambda: read_segment(data.draw(damaged(stored))))
+        assert found is None or found == make_disk.SPANS
 
     @given(st.data())
     def test_checkpoint(self, data: st.DataObject) -> None:
@@ -237,7 +292,7 @@ class TestAnyBytes:
         stored = make_disk.files()[name]
         for length in range(len(stored)):
             found = value_of(partial(READERS[name], stored[:length]))
-            assert found is None or name in ("disk.wal", "disk.journal", "disk-2.wal")
+            assert found is None or name in GROWING
 
     @given(st.binary(max_size=200))
     def test_random_bytes(self, noise: bytes) -> None:
@@ -315,7 +370,7 @@ class TestFramesWithAnyContent:
 
     @given(st.data())
     def test_an_edit(self, data: st.DataObject) -> None:
-        edit = data.draw(st.sampled_from(make_disk.edits()))
+        edit = data.draw(st.sampled_from([*make_disk.edits(), *make_disk.edits_of_format_3()]))
         descriptor = data.draw(st.binary(max_size=80) | damaged(encode_edit(edit)))
         found = value_of(lambda: decode_edit(descriptor, "a/path"))
         if found is not None:
@@ -336,7 +391,7 @@ class TestFramesWithAnyContent:
         st.data(),
     )
     def test_an_edit_with_any_value_in_any_place(self, value: object, data: st.DataObject) -> None:
-        edit = data.draw(st.sampled_from(make_disk.edits()))
+        edit = data.draw(st.sampled_from([*make_disk.edits(), *make_disk.edits_of_format_3()]))
         plain: Any = msgspec.msgpack.decode(encode_edit(edit), strict=False)
         place = plain
         while True:

@@ -76,10 +76,10 @@ class TestDiskLogInASimulatedDirectory(OnADisk):
 
 
 class TestDiskLogWhoseBatchesAreAllInSegments(TestDiskLogInADirectory):
-    """Each fetch goes to files."""
+    """Each batch has a WAL file of its own, so that a fetch goes to segments."""
 
     options = DiskOptions(
-        wal_file_bytes=1,
+        wal_file_bytes=128,
         wal_files_max=1000,
         segment_bytes_max=1 << 14,
         segment_entries_max=2,

@@ -4,18 +4,34 @@ A change is *pending* from its call to its answer. It becomes fact when it is ac
 forgotten when an error says that it did not happen. ``Unknown``, or a crash, leaves it open: then
 the disk may show it or not, wholly, and of the writes of one partition only a beginning. What the
 disk shows after that is the fact from then on.
+
+A *group* is a write of several partitions and a note: of one that is open, the disk shows all or
+nothing.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stratalog.indexset import EMPTY, IndexSet
 
-Log = dict[int, tuple[int, bytes]]
-"""The epoch and the payload of each index."""
+Stored = tuple[int, bytes, int]
+"""Epoch, payload, span."""
+Log = dict[int, Stored]
+"""By the first index of each."""
+
+
+def end_of(log: Mapping[int, Stored]) -> int:
+    """The last index that is covered."""
+    last = max(log, default=0)
+    return last + log[last][2] - 1 if last else 0
+
+
+def ends(log: Mapping[int, Stored]) -> list[int]:
+    """The last index of each entry, ascending."""
+    return [index + log[index][2] - 1 for index in sorted(log)]
 
 
 class BrokenPromise(AssertionError):
@@ -27,7 +43,8 @@ class Written:
     """Entries that replace everything above an index. None at all: it is only cut off."""
 
     previous: int
-    entries: tuple[tuple[int, int, bytes], ...] = ()
+    entries: tuple[tuple[int, int, bytes, int], ...] = ()
+    """Index, epoch, payload, span of each."""
     is_unknown: bool = False
     """The answer was ``Unknown``: a restart may show it, as long as nothing was written since."""
 
@@ -62,7 +79,17 @@ class PartitionModel:
 
     @property
     def last(self) -> int:
-        return max(max(self.log, default=0), self.checkpoint.index)
+        return max(end_of(self.log), self.checkpoint.index)
+
+    def is_alive(self, index: int) -> bool:
+        """Whether the entry that begins there is needed."""
+        return needs(self.checkpoint, index, self.log[index])
+
+    def living(self, index: int) -> int:
+        """An index of the entry that begins there, that a checkpoint may name."""
+        span = range(index, index + self.log[index][2])
+        below = None if span[-1] > self.checkpoint.index else self.checkpoint.live.within(span)
+        return index if below is None else below.last or index
 
     def acknowledge(self, written: Written) -> None:
         """What nobody knew of before it can never show up again, if it went to the disk."""
@@ -110,22 +137,28 @@ class PartitionModel:
 class Shown:
     """What a partition was found to hold."""
 
-    log: Mapping[int, tuple[int, bytes]]
+    log: Mapping[int, Stored]
     checkpoint: Checkpointed
     last: int
     epoch: int
 
     def is_explained_by(self, log: Log, checkpoint: Checkpointed) -> bool:
         """Everything needed is there, and nothing that was never written or is overwritten."""
-        needed = {index for index in log if index > checkpoint.index or index in checkpoint.live}
-        last = max(max(log, default=0), checkpoint.index)
+        needed = {index for index, entry in log.items() if needs(checkpoint, index, entry)}
+        last = max(end_of(log), checkpoint.index)
         return (
             self.checkpoint == checkpoint
             and self.last == last
             and needed <= self.log.keys()
             and all(log.get(index) == entry for index, entry in self.log.items())
-            and (last not in log or self.epoch == log[last][0])
+            and (last != end_of(log) or not log or self.epoch == log[max(log)][0])
         )
+
+
+def needs(checkpoint: Checkpointed, index: int, entry: Stored) -> bool:
+    """An entry lives if its span meets the live set."""
+    span = range(index, index + entry[2])
+    return span[-1] > checkpoint.index or bool(checkpoint.live.within(span))
 
 
 def applied(log: Log, written: Written, checkpoint: Checkpointed) -> Log:
@@ -135,13 +168,31 @@ def applied(log: Log, written: Written, checkpoint: Checkpointed) -> Log:
     was sent again: what the log has of it stays.
     """
     floor = max(written.previous, checkpoint.index)
-    entries = {at: (epoch, payload) for at, epoch, payload in written.entries if at > floor}
+    entries = {
+        at: (epoch, payload, span) for at, epoch, payload, span in written.entries if at > floor
+    }
     if written.entries and not entries:
         return log
-    last = max(log, default=0)
-    if entries and floor < last and min(entries.values())[0] <= log[last][0]:
+    last = end_of(log)
+    if entries and floor < last and min(entries.values())[0] <= log[max(log)][0]:
         return log | {index: entry for index, entry in entries.items() if index > last}
     return {index: entry for index, entry in log.items() if index <= floor} | entries
+
+
+@dataclass(eq=False)
+class Group:
+    """A write of several partitions and a note, which is open."""
+
+    note: str
+    parts: dict[str, tuple[int, Stored]]
+    """Of each partition, the first entry."""
+    is_void: bool = False
+    """A part may have gone for another reason."""
+
+    def touched(self, name: str, after: int) -> None:
+        """Something above an index of a partition was cut off, or died."""
+        if name in self.parts and after < self.parts[name][0]:
+            self.is_void = True
 
 
 @dataclass
@@ -149,6 +200,34 @@ class DiskModel:
     """All partitions of a disk, by name."""
 
     partitions: dict[str, PartitionModel] = field(default_factory=dict)
+    notes: dict[str, bytes] = field(default_factory=dict)
+    groups: list[Group] = field(default_factory=list)
+    """Open ones."""
+
+    def touched(self, name: str, after: int) -> None:
+        for group in self.groups:
+            group.touched(name, after)
+
+    def check_notes(self, shown: Iterable[tuple[str, bytes]], *, settles: bool) -> None:
+        """Those that were acknowledged are there, and none that nobody wrote."""
+        found, open_ = dict(shown), {group.note for group in self.groups}
+        promised = {key: found.get(key) for key in self.notes} == self.notes
+        if not promised or not found.keys() <= self.notes.keys() | open_:
+            raise BrokenPromise(f"its notes are {found}, promised {self.notes}, open {open_}")
+        if settles:
+            self.notes = found
+
+    def check_groups(self, logs: Mapping[str, Mapping[int, Stored]]) -> None:
+        """Just opened: of each, all or nothing. ``notes`` are those that are shown."""
+        for group in self.groups:
+            shown = {
+                logs[name].get(index) == entry
+                for name, (index, entry) in group.parts.items()
+                if name in logs
+            }
+            if not group.is_void and len({*shown, group.note in self.notes}) > 1:
+                raise BrokenPromise(f"a part of {group} is there: {shown}, notes {self.notes}")
+        self.groups = []
 
     def copy(self) -> DiskModel:
         return copy.deepcopy(self)

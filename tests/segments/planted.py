@@ -6,7 +6,7 @@ The checks are only worth something if they notice these. Nothing here is shippe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from stratalog.segments import disk
 from stratalog.segments.format import frame
 from stratalog.segments.format.entries import Entries, Heads
 from stratalog.segments.format.frame import Frame
-from stratalog.segments.format.layout import Layout, PartitionLayout
+from stratalog.segments.format.layout import Layout, PartitionLayout, SegmentFile
 from stratalog.segments.format.wal_file import batch_parts
 from stratalog.segments.inspect import check_wal
 from stratalog.segments.inspect.check import DiskCheck
@@ -26,8 +26,10 @@ from stratalog.segments.inspect.check_wal import WalCheck
 from stratalog.segments.io.files import File, FileSystem
 from stratalog.segments.maintenance import flush_wal as flushing
 from stratalog.segments.maintenance import major_compaction as compacting
+from stratalog.segments.maintenance import write_segment as writing
 from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.flush_wal import WalFlusher
+from stratalog.segments.notes import Notes
 from stratalog.segments.partition import Partition
 from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.recover import find_files
@@ -127,6 +129,80 @@ def present(files: FileSystem, layout: Layout) -> Layout:
         partitions={number: there(each) for number, each in layout.partitions.items()},
         wals=tuple(wal for wal in layout.wals if files.exists(wal.path)),
     )
+
+
+@contextmanager
+def span_forgotten_in_a_segment() -> Iterator[None]:
+    """A segment has the first index of each entry, and not the others that it covers."""
+    with plant(writing, "covered", lambda heads: IndexSet.of(heads["index"].astype("int64"))):
+        yield
+
+
+@contextmanager
+def sections_in_batches_of_their_own() -> Iterator[None]:
+    """A write of several partitions is divided."""
+
+    def divided(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
+        for write in writes:
+            for section in write.sections:
+                parts = batch_parts(current.nonce, self.next_batch, [section])
+                current.position += current.file.write_durably(current.position, *parts)
+                self.next_batch += 1
+
+    with plant(Wal, "_write_one", divided):
+        yield
+
+
+ENTRIES_OF_NOTES = Notes.entries
+
+
+@contextmanager
+def note_applied_before_it_is_durable() -> Iterator[None]:
+    """It counts when it is submitted."""
+
+    def hasty(self: Notes, changes: Mapping[str, bytes | None]) -> tuple[int, Entries]:
+        previous, entries = ENTRIES_OF_NOTES(self, changes)
+        self._take_up(entries)
+        return previous, entries
+
+    with plant(Notes, "entries", hasty):
+        yield
+
+
+@contextmanager
+def checkpoint_of_notes_forgets_one() -> Iterator[None]:
+    """The state of a checkpoint lacks what it should have."""
+
+    def forgetful(self: Notes) -> bytes:
+        return msgspec.msgpack.encode(dict(list(self._values.items())[1:]))
+
+    with plant(Notes, "_state", forgetful):
+        yield
+
+
+@contextmanager
+def repeated_write_is_not_compared() -> Iterator[None]:
+    """An index and an epoch that are here are enough to acknowledge a write."""
+    with plant(Partition, "_must_be_here", lambda _self, _repeated: None):
+        yield
+
+
+@contextmanager
+def any_index_ends_an_entry() -> Iterator[None]:
+    """Cuts and checkpoints are not held to the ends of entries."""
+    with plant(Partition, "_must_be_an_end", lambda _self, _index: None):
+        yield
+
+
+@contextmanager
+def strangers_are_merged() -> Iterator[None]:
+    """Segments that are no neighbours become one."""
+
+    def careless(files: Sequence[SegmentFile], *_: object) -> list[list[SegmentFile]]:
+        return [list(files[::2])] if len(files) > 2 else []
+
+    with plant(compacting, "merges", careless):
+        yield
 
 
 @contextmanager

@@ -239,17 +239,12 @@ async def go_on(witness: Witness) -> None:
     await witness.disk.flush()
     for name in names:
         known = witness.model.partitions[name]
-        alive = [index for index in known.log if is_alive(witness, name, index)]
+        alive = [known.living(index) for index in known.log if known.is_alive(index)]
         live = IndexSet.of(alive[::2]).limit(known.last - 1)
         await witness.checkpoint(name, known.last - 1, b"later", live)
         assert await witness.compact(name)
     await witness.check()
     await witness.check_leftovers()
-
-
-def is_alive(witness: Witness, name: str, index: int) -> bool:
-    checkpoint = witness.model.partitions[name].checkpoint
-    return index > checkpoint.index or index in checkpoint.live
 
 
 @contextmanager

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 from segments.power import OPTIONS, Scenario, flushing_fails
 from segments.witness import Witness
 from stratalog.indexset import IndexSet
-from stratalog.segments import Disk, Entry
+from stratalog.segments import Disk, Entry, notes
 from stratalog.segments.write_ahead import journal
+
+MERGING = replace(OPTIONS, merge_after_files=4)
 
 
 def payloads(name: str, first: int, count: int, size: int = 40) -> list[bytes]:
@@ -25,7 +28,7 @@ def entries(name: str, indexes: Sequence[int], epoch: int, size: int = 40) -> li
     ]
 
 
-async def together(*work: Awaitable[object]) -> None:
+async def gathered(*work: Awaitable[object]) -> None:
     """All to their ends; then the first error is raised."""
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):
@@ -50,6 +53,15 @@ async def several_segments(witness: Witness) -> None:
     await witness.append("a", payloads("a", 11, 4))
 
 
+async def small_segments(witness: Witness) -> None:
+    """As many as are left alone."""
+    await witness.create("a")
+    await witness.create("b")
+    for number in range(4):
+        await witness.append("a", payloads("a", 1 + number, 1))
+        await witness.disk.flush()
+
+
 async def half_dead(witness: Witness) -> None:
     """Segments of which little lives, below a checkpoint."""
     await several_segments(witness)
@@ -67,7 +79,7 @@ async def birth(witness: Witness) -> None:
 
 async def writing_with_roll_over(witness: Witness) -> None:
     for turn in range(2):
-        await together(
+        await gathered(
             witness.append("a", payloads("a", 100 * turn, 3)),
             witness.append("b", payloads("b", 100 * turn, 2)),
             witness.append("a", payloads("a", 100 * turn + 3, 1, size=400)),
@@ -129,7 +141,7 @@ async def major_while_much_happens(witness: Witness) -> None:
         await witness.write("a", 12, entries("a", [13], 5))
         await witness.checkpoint("a", 13, b"moved", IndexSet.of([1, 10]))
 
-    await together(witness.compact("a"), others())
+    await gathered(witness.compact("a"), others())
     await witness.disk.flush()
     await witness.compact("a")
 
@@ -138,7 +150,7 @@ async def removal_while_it_works(witness: Witness) -> None:
     """A flush, a compaction and a checkpoint of it are going on. The other one is not harmed."""
     await witness.append("a", payloads("a", 15, 2))
     await witness.append("b", payloads("b", 11, 2))
-    await together(
+    await gathered(
         witness.disk.flush(),
         witness.compact("a"),
         witness.remove("a"),
@@ -185,6 +197,41 @@ async def closing_and_opening(witness: Witness) -> None:
         await witness.append("b", payloads("b", 6 + number, 1))
 
 
+async def spans(witness: Witness) -> None:
+    """Written, overwritten, flushed, partly alive, compacted."""
+    wide = [Entry(6, 1, b"six".ljust(40), 3), Entry(9, 1, b"nine".ljust(40), 5)]
+    await witness.write("a", 5, wide)
+    await witness.write("b", 5, [Entry(6, 2, b"b6".ljust(40), 4)])
+    await witness.disk.flush()
+    await witness.write("a", 8, [Entry(9, 2, b"nine, again", 2), Entry(11, 2, b"end", 1)])
+    await witness.checkpoint("a", 10, b"spans", IndexSet.of([1, 7]))
+    await witness.disk.flush()
+    await witness.append("a", payloads("a", 12, 1), 2)
+    await witness.disk.flush()
+    await witness.compact("a")
+
+
+async def together(witness: Witness) -> None:
+    """Entries of two partitions and a note, in one write."""
+    await witness.submit({"a": b"a", "b": b"b"}, "note", 2)
+    await gathered(
+        witness.append("a", payloads("a", 20, 2)),
+        witness.submit({"b": b"b", "a": b"a".ljust(400)}, "note with a large one"),
+        witness.append("b", payloads("b", 20, 1)),
+    )
+    await witness.submit({"b": b"last"}, "last note")
+
+
+async def merging(witness: Witness) -> None:
+    """Of four small segments, while a suffix is overwritten and others write."""
+    await witness.append("a", payloads("a", 5, 1))
+    await witness.disk.flush()
+    await gathered(
+        witness.write("a", 3, entries("a", [4], 2)),
+        witness.append("b", payloads("b", 6, 1)),
+    )
+
+
 SCENARIOS = [
     Scenario(birth, is_opened_before=False),
     Scenario(writing_with_roll_over, two_partitions),
@@ -199,6 +246,9 @@ SCENARIOS = [
     Scenario(removal_while_it_works, half_dead),
     Scenario(journal_rewriting, two_partitions),
     Scenario(recovery, much_to_recover, is_opened_before=False),
+    Scenario(spans, two_partitions),
+    Scenario(together, two_partitions),
+    Scenario(merging, small_segments, options=MERGING),
 ]
 CLOSING = Scenario(closing_and_opening, two_partitions)
 
@@ -212,5 +262,8 @@ WRITING = [
 def patched(scenario: Scenario) -> Iterator[None]:
     """With the limits that a scenario needs."""
     small = scenario.step is journal_rewriting
-    with patch.object(journal, "FILE_BYTES_MIN", 1 if small else 4096):
+    with (
+        patch.object(journal, "FILE_BYTES_MIN", 1 if small else 4096),
+        patch.object(notes, "LOGGED_BYTES_MIN", 40),
+    ):
         yield

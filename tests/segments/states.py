@@ -20,7 +20,7 @@ import msgspec
 from segments.power import flushing_fails, play
 from stratalog.errors import Corrupt, StratalogError
 from stratalog.indexset import IndexSet
-from stratalog.segments import Disk, DiskOptions
+from stratalog.segments import Disk, DiskOptions, Entries
 from stratalog.segments.format.clean_close import CLOSED
 from stratalog.segments.format.data_directory import DISK
 from stratalog.segments.format.frame import HEAD_BYTES, Head, find_frame, frame_head
@@ -146,10 +146,15 @@ async def failed_sync(disk: Disk, files: SimulatedFiles) -> None:
 
 
 async def flushed(disk: Disk, _files: SimulatedFiles) -> None:
-    a = await disk.partition("a")
-    await a.append([b"one", b"two"])
+    """With a span in the segment, and a write of two partitions and a note in the WAL."""
+    a, b = await disk.partition("a"), await disk.partition("b")
+    await a.append([b"one", b"two"], spans=[1, 3])
     await disk.flush()
-    await a.append([b"three"])
+    sections = [
+        (a, 4, Entries.following(4, 1, [b"three"], [2])),
+        (b, 0, Entries.following(0, 1, [b"eins"])),
+    ]
+    await disk.submit(sections, {"note": b"value"})
 
 
 async def checkpointed(disk: Disk, _files: SimulatedFiles) -> None:

@@ -7,14 +7,15 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from segments.model import DiskModel
+from segments.model import DiskModel, end_of, ends
 from segments.power import OPTIONS
 from segments.witness import Witness
-from stratalog.errors import Conflict, NotFound, NotHappened, Trimmed
+from stratalog.errors import Conflict, Invalid, NotFound, NotHappened, Trimmed
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, Entry
 from stratalog.testing import SimulatedFiles
@@ -23,6 +24,7 @@ from stratalog.testing.simulation import SimulatedRuntime
 
 NAMES = st.sampled_from(["a", "b"])
 SIZES = st.lists(st.integers(0, 60), min_size=1, max_size=5)
+SPANS = st.sampled_from([1, 1, 2, 7])
 
 
 class DiskMachine(RuleBasedStateMachine):
@@ -53,33 +55,44 @@ class DiskMachine(RuleBasedStateMachine):
             await self.witness.create(name)
         return self.model.partitions[name].last
 
-    def entries(self, previous: int, epoch: int, sizes: list[int], gap: int) -> list[Entry]:
-        made, index = [], previous
+    def entries(
+        self, previous: int, epoch: int, sizes: list[int], gap: int, span: int = 1
+    ) -> list[Entry]:
+        made, last = [], previous
         for size in sizes:
             self.count += 1
-            index += gap
-            made.append(Entry(index, epoch, b"%d." % self.count + bytes(size)))
+            made.append(Entry(last + gap, epoch, b"%d." % self.count + bytes(size), span))
+            last = made[-1].last
         return made
 
     def epoch_of(self, name: str) -> int:
         log = self.model.partitions[name].log
         return log[max(log)][0] if log else 1
 
-    @rule(name=NAMES, sizes=SIZES, gap=st.sampled_from([1, 1, 3]))
-    def write(self, name: str, sizes: list[int], gap: int) -> None:
+    @rule(name=NAMES, sizes=SIZES, gap=st.sampled_from([1, 1, 3]), span=SPANS)
+    def write(self, name: str, sizes: list[int], gap: int, span: int) -> None:
         """At the end: contiguous or sparse."""
         last = self.run(self._there(name))
-        entries = self.entries(last, self.epoch_of(name), sizes, gap)
+        entries = self.entries(last, self.epoch_of(name), sizes, gap, span)
         self.run(self.witness.write(name, last, entries))
 
-    @rule(name=NAMES, sizes=SIZES, back=st.integers(1, 8))
-    def overwrite(self, name: str, sizes: list[int], back: int) -> None:
+    @rule(span=SPANS)
+    def write_together(self, span: int) -> None:
+        """To both partitions, and a note."""
+        for name in ("a", "b"):
+            self.run(self._there(name))
+        self.count += 1
+        payloads = dict.fromkeys(("a", "b"), b"%d together" % self.count)
+        self.run(self.witness.submit(payloads, f"note {self.count % 4}", span))
+
+    @rule(name=NAMES, sizes=SIZES, back=st.integers(1, 8), span=SPANS)
+    def overwrite(self, name: str, sizes: list[int], back: int, span: int) -> None:
         """A suffix, under a newer epoch."""
         self.run(self._there(name))
         known = self.model.partitions[name]
-        places = [0, *sorted(known.log)]
+        places = [0, *ends(known.log)]
         previous = max(places[-min(back, len(places))], known.checkpoint.index)
-        entries = self.entries(previous, self.epoch_of(name) + 1, sizes, 1)
+        entries = self.entries(previous, self.epoch_of(name) + 1, sizes, 1, span)
         self.run(self.witness.write(name, previous, entries))
 
     @rule(name=NAMES)
@@ -104,28 +117,72 @@ class DiskMachine(RuleBasedStateMachine):
         indexes = sorted(at for at in known.log if at > known.checkpoint.index)[-count:]
         if not indexes:
             return
-        before = [at for at in known.log if at < indexes[0]]
-        previous = max(max(before, default=0), known.checkpoint.index)
+        before = {at: entry for at, entry in known.log.items() if at < indexes[0]}
+        previous = max(end_of(before), known.checkpoint.index)
         entries = [Entry(at, *known.log[at]) for at in indexes]
         try:
             self.run(self.witness.write(name, previous, entries))
         except Conflict:
             return
 
+    @rule(name=NAMES, count=st.integers(1, 4), same_size=st.booleans())
+    def send_others_again(self, name: str, count: int, same_size: bool) -> None:
+        """Under an index and an epoch that are here: a conflict, wherever the first ones lie."""
+        self.run(self._there(name))
+        known = self.model.partitions[name]
+        indexes = sorted(at for at in known.log if at > known.checkpoint.index)[-count:]
+        if not indexes:
+            return
+        before = {at: entry for at, entry in known.log.items() if at < indexes[0]}
+        epoch, payload, span = known.log[indexes[0]]
+        other = b"!" * len(payload) if same_size else payload + b"!"
+        with pytest.raises(Conflict):
+            self.run(
+                self.witness.write(
+                    name,
+                    max(end_of(before), known.checkpoint.index),
+                    [Entry(indexes[0], epoch, other, span)],
+                )
+            )
+
     @rule(name=NAMES, back=st.integers(0, 8))
     def cut_off(self, name: str, back: int) -> None:
-        last = self.run(self._there(name))
-        floor = self.model.partitions[name].checkpoint.index
-        self.run(self.witness.truncate(name, max(floor, last - back)))
+        self.run(self._there(name))
+        after = self.an_end(name, back)
+        self.run(self.witness.truncate(name, after))
 
-    @rule(name=NAMES, back=st.integers(0, 6), random=st.randoms(use_true_random=False))
-    def checkpoint(self, name: str, back: int, random: Random) -> None:
+    @rule(name=NAMES, back=st.integers(0, 8), is_cut=st.booleans())
+    def divide(self, name: str, back: int, is_cut: bool) -> None:
+        """A cut or a checkpoint in the middle of an entry is refused."""
         last = self.run(self._there(name))
         known = self.model.partitions[name]
         index = max(known.checkpoint.index, last - back)
+        if not any(at <= index < at + entry[2] - 1 for at, entry in known.log.items()):
+            return
+        if not index or index == known.checkpoint.index:
+            return
+        refused = (
+            self.witness.truncate(name, index)
+            if is_cut
+            else self.witness.checkpoint(name, index, b"divided")
+        )
+        with pytest.raises(Invalid):
+            self.run(refused)
+
+    def an_end(self, name: str, back: int) -> int:
+        """Where an entry ends, some entries before the end, at or above the checkpoint."""
+        known = self.model.partitions[name]
+        places = [known.checkpoint.index, *ends(known.log)]
+        return max(known.checkpoint.index, places[-min(back + 1, len(places))])
+
+    @rule(name=NAMES, back=st.integers(0, 6), random=st.randoms(use_true_random=False))
+    def checkpoint(self, name: str, back: int, random: Random) -> None:
+        self.run(self._there(name))
+        known = self.model.partitions[name]
+        index = self.an_end(name, back)
         if not index:
             return
-        alive = [at for at in known.log if at <= index and self.is_alive(name, at)]
+        alive = [known.living(at) for at in known.log if at <= index and known.is_alive(at)]
         live = IndexSet.of([at for at in alive if random.random() < 0.5])
         self.count += 1
         self.run(self.witness.checkpoint(name, index, b"state %d" % self.count, live))
@@ -150,16 +207,18 @@ class DiskMachine(RuleBasedStateMachine):
         """One entry, or why there is none."""
         index = max(1, self.run(self._there(name)) - back)
         known = self.model.partitions[name]
+        first = next((at for at, each in known.log.items() if 0 <= index - at < each[2]), 0)
         partition = self.run(self.witness.disk.partition(name))
         try:
             entry = self.run(partition.get(index))
         except Trimmed:
             assert index <= known.checkpoint.index
-            assert index not in known.checkpoint.live
+            assert not first or not known.is_alive(first)
         except NotFound:
-            assert index not in known.log
+            assert not first
         else:
-            assert (entry.epoch, entry.payload) == known.log[index]
+            assert entry.index == first
+            assert (entry.epoch, entry.payload, entry.span) == known.log[first]
 
     @rule()
     def close_and_open(self) -> None:
@@ -188,10 +247,6 @@ class DiskMachine(RuleBasedStateMachine):
         if hasattr(self, "witness"):
             self.run(self.witness.check())
 
-    def is_alive(self, name: str, index: int) -> bool:
-        checkpoint = self.model.partitions[name].checkpoint
-        return index > checkpoint.index or index in checkpoint.live
-
     def teardown(self) -> None:
         for task in self.loop.live_tasks():
             task.cancel()
@@ -200,7 +255,7 @@ class DiskMachine(RuleBasedStateMachine):
 
 
 DiskMachine.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=40,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

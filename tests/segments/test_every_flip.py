@@ -16,6 +16,7 @@ import pytest
 from segments.states import State, content, opened_shows, states, tiny
 from stratalog.errors import Corrupt, StratalogError
 from stratalog.segments.format.data_directory import DOUBT
+from stratalog.segments.format.frame import GROWING_MAJOR
 from stratalog.segments.inspect.check import begin_check
 from stratalog.segments.inspect.damage import CheckReport, DiskDamageKind
 from stratalog.segments.inspect.info import _inspect
@@ -205,9 +206,9 @@ def test_a_last_wal_file_of_format_1_that_may_have_been_cut_is_remarked_upon(
 
 
 @pytest.mark.parametrize("name", [name for name in states() if name.endswith("format-1")])
-def test_a_directory_of_format_1_becomes_one_of_format_2(name: str) -> None:
+def test_a_directory_of_format_1_becomes_one_of_today(name: str) -> None:
     files = states()[name].copy()
     assert opened_shows(files) == states()[name].shown
     journals = [path for path in files.names() if path.startswith("journal/")]
-    assert [content(files.after_kill(), path)[8] for path in journals] == [2]
+    assert [content(files.after_kill(), path)[8] for path in journals] == [GROWING_MAJOR]
     assert opened_shows(files.after_kill(), seed=10) == states()[name].shown

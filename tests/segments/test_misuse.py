@@ -217,3 +217,21 @@ def test_a_name_that_cannot_be_stored_is_invalid(tmp_path: Path, name: str) -> N
             assert disk.partitions() == []
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"wal_file_bytes": 64},
+        {"wal_file_bytes": 127},
+        {"merge_after_files": 0},
+        {"merge_time_max": -1},
+        {"memory_bytes_max": 0},
+        {"memory_bytes_max": None},
+    ],
+    ids=str,
+)
+def test_options_that_no_disk_can_have_are_invalid(wrong: dict[str, int]) -> None:
+    """A WAL file without room for a batch would be followed by another one for ever."""
+    with pytest.raises(Invalid):
+        DiskOptions(**wrong)

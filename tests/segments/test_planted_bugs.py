@@ -7,18 +7,29 @@ from contextlib import AbstractContextManager
 from random import Random
 
 import pytest
+from _pytest.outcomes import Failed
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from segments import planted, scenarios
+from segments.failing import survive_failures
 from segments.model import BrokenPromise
 from segments.power import Played, Scenario, Step, opened, play, prologue, survive_power_loss
+from segments.scenarios import patched
 from segments.states import states, tiny
+from segments.test_against_a_dictionary import DiskMachine
 from segments.test_every_flip import cuts, flips, must_be_found
 from segments.witness import Witness, read_all
-from stratalog.errors import Corrupt, Invalid, StratalogError
+from stratalog.errors import Conflict, Corrupt, Invalid, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.testing import Simulation
 
 Plant = Callable[[], AbstractContextManager[None]]
+FOUND = (BrokenPromise, Corrupt, Invalid, Conflict)
+"""A write that fits and is refused shows as much as a promise that is broken."""
+BRIEFLY = settings(
+    DiskMachine.TestCase.settings, max_examples=200, phases=[Phase.generate], database=None
+)
 
 PLANTS = [
     (planted.acknowledge_before_the_sync, scenarios.sparse_writing),
@@ -31,14 +42,38 @@ PLANTS = [
     (planted.closed_stays, scenarios.closing_and_opening),
     (planted.second_copy_first, scenarios.flush),
     (planted.named_before_its_size, scenarios.sparse_writing),
+    (planted.span_forgotten_in_a_segment, scenarios.spans),
+    (planted.sections_in_batches_of_their_own, scenarios.together),
+    (planted.strangers_are_merged, scenarios.merging),
 ]
 
 
 @pytest.mark.parametrize(("plant", "step"), PLANTS, ids=lambda each: each.__name__)
 def test_the_matrix_of_crashes_finds_a_planted_bug(plant: Plant, step: Step) -> None:
     scenario = next(each for each in (*scenarios.SCENARIOS, scenarios.CLOSING) if each.step is step)
-    with plant(), pytest.raises((BrokenPromise, Corrupt, Invalid)):
+    with plant(), patched(scenario), pytest.raises(FOUND):
         survive_power_loss(scenario, thoroughly=True)
+
+
+def test_a_failing_disk_finds_a_note_that_counts_too_early() -> None:
+    scenario = next(each for each in scenarios.SCENARIOS if each.step is scenarios.together)
+    plant = planted.note_applied_before_it_is_durable
+    with plant(), patched(scenario), pytest.raises(BrokenPromise):
+        survive_failures(scenario)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        planted.repeated_write_is_not_compared,
+        planted.any_index_ends_an_entry,
+        planted.checkpoint_of_notes_forgets_one,
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_the_dictionary_finds_a_planted_bug(plant: Plant) -> None:
+    with plant(), pytest.raises((AssertionError, Failed, StratalogError)):
+        run_state_machine_as_test(DiskMachine, settings=BRIEFLY)
 
 
 async def read_everything(witness: Witness) -> None:

@@ -28,7 +28,7 @@ from stratalog.segments.transfer.messages import (
 )
 
 SETS = st.sets(st.integers(1, 10_000), max_size=20).map(IndexSet.of)
-NUMBERS = st.integers(0, 2**63 - 1)
+NUMBERS = st.integers(0, INDEX_MAX)
 CRCS = st.integers(0, 2**32 - 1)
 
 

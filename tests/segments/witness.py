@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from segments.model import BrokenPromise, Checkpointed, DiskModel, PartitionModel, Shown, Written
-from stratalog.errors import StratalogError, Unknown
+from segments.model import (
+    BrokenPromise,
+    Checkpointed,
+    DiskModel,
+    Group,
+    Log,
+    PartitionModel,
+    Shown,
+    Written,
+    end_of,
+    needs,
+)
+from stratalog.errors import NotFound, StratalogError, Unknown
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments import Disk, Entries, Entry, Partition
 from stratalog.segments.format.checkpoint_file import live_path
@@ -51,6 +62,7 @@ class Witness:
     async def remove(self, name: str) -> None:
         known = self.model.partitions[name]
         known.is_open = True
+        self.model.touched(name, 0)
         try:
             await self.disk.remove(name)
         except Unknown:
@@ -70,23 +82,67 @@ class Witness:
 
     async def write(self, name: str, previous: int, entries: Sequence[Entry]) -> IndexSet:
         known = self.model.partitions[name]
-        written = Written(
-            previous, tuple((each.index, each.epoch, each.payload) for each in entries)
-        )
+        written = as_written(previous, entries)
         partition = await self._partition(name)
         known.writes.append(written)
-        with self._noting(known, written, changes=entries[-1].index > partition.last):
+        self.model.touched(name, previous)
+        with self._noting(known, written, changes=entries[-1].last > partition.last):
             acknowledged = await partition.write(previous, Entries.of(entries))
-        expected = IndexSet.of([each.index for each in entries])
+        expected = Entries.of(entries).indexes
         if acknowledged != expected:
             raise BrokenPromise(f"{acknowledged} was acknowledged instead of {expected}")
         return acknowledged
+
+    async def submit(self, payloads: dict[str, bytes], note: str, span: int = 1) -> None:
+        """An entry for each of several partitions, and a note, in one write."""
+        parts, written = [], {}
+        for name, payload in payloads.items():
+            partition = await self._partition(name)
+            last, epoch = partition.tail
+            entry = Entry(last + 1, max(epoch, 1), payload, span)
+            parts.append((partition, last, Entries.of([entry])))
+            written[name] = as_written(last, [entry])
+        answer = self.disk.submit(parts, {note: b"written"})
+        firsts = {name: (each.entries[0][0], each.entries[0][1:]) for name, each in written.items()}
+        group = Group(note, firsts)
+        self.model.groups.append(group)
+        known = {name: self.model.partitions[name] for name in written}
+        for name, each in written.items():
+            known[name].writes.append(each)
+        try:
+            await answer
+        except Unknown:
+            for each in written.values():
+                each.is_unknown = True
+            raise
+        except NotFound:  # a partition was removed meanwhile, and the others have it
+            self._acknowledge_group(group, written, known)
+            raise
+        except StratalogError:
+            self.model.groups.remove(group)
+            for name, each in written.items():
+                known[name].forget(each)
+            raise
+        self._acknowledge_group(group, written, known)
+
+    def _acknowledge_group(
+        self, group: Group, written: dict[str, Written], known: dict[str, PartitionModel]
+    ) -> None:
+        self.model.groups.remove(group)
+        self.model.notes[group.note] = b"written"
+        for name, each in written.items():
+            partition = known[name]
+            if each in partition.writes:
+                partition.acknowledge(each)
+                if partition.is_unknown:  # it is there, since something could be written to it
+                    partition.is_here, partition.is_open, partition.is_unknown = True, False, False
 
     async def truncate(self, name: str, after: int) -> None:
         known = self.model.partitions[name]
         written = Written(after)
         partition = await self._partition(name)
         known.writes.append(written)
+        self.model.touched(name, after)
         with self._noting(known, written, changes=after < partition.last):
             await partition.truncate(after)
 
@@ -109,6 +165,7 @@ class Witness:
         known = self.model.partitions[name]
         made = Checkpointed(index, live, state)
         known.checkpoints.append(made)
+        self.model.touched(name, 0)
         try:
             await (await self._partition(name)).checkpoint(index, state, live)
         except Unknown:
@@ -134,23 +191,31 @@ class Witness:
         """
         names = self.disk.partitions()
         self.model.check_names(names, settles=settles)
+        logs = {}
         for name in names:
-            self.model.partitions[name].check(await self.shown(name), settles=settles)
+            shown = await self.shown(name)
+            self.model.partitions[name].check(shown, settles=settles)
+            logs[name] = shown.log
+        self.model.check_notes(self.disk.notes.items(), settles=settles)
+        if settles:
+            self.model.check_groups(logs)
 
     async def shown(self, name: str) -> Shown:
         partition = await self._partition(name)
         log = await read_all(partition)
         status = partition.status()
-        alive = [at for at in sorted(log) if at > status.checkpoint or at in status.live]
-        await self._check_sparse_reads(partition, alive)
         checkpoint = Checkpointed(status.checkpoint, status.live, await partition.state())
+        await self._check_sparse_reads(partition, log, checkpoint)
         return Shown(log, checkpoint, status.last, status.epoch)
 
-    async def _check_sparse_reads(self, partition: Partition, indexes: list[int]) -> None:
-        """Asking for some gives exactly these, with the bytes that asking for all gives."""
-        some = IndexSet.of(indexes[::3])
+    async def _check_sparse_reads(
+        self, partition: Partition, log: Log, checkpoint: Checkpointed
+    ) -> None:
+        """Asking for any index of some gives exactly these."""
+        alive = [at for at in sorted(log) if needs(checkpoint, at, log[at])][::3]
+        some = IndexSet.of([end_of({at: log[at]}) for at in alive])
         found = [entry.index async for entries in partition.read(some) for entry in entries]
-        if found != list(some):
+        if found != alive:
             raise BrokenPromise(f"asked for {some}, {partition} gave {found}")
 
     async def settle(self) -> None:
@@ -180,14 +245,20 @@ class Witness:
         return named
 
 
-async def read_all(partition: Partition) -> dict[int, tuple[int, bytes]]:
+def as_written(previous: int, entries: Sequence[Entry]) -> Written:
+    return Written(
+        previous, tuple((each.index, each.epoch, each.payload, each.span) for each in entries)
+    )
+
+
+async def read_all(partition: Partition) -> Log:
     """Everything that is there. ``BrokenPromise`` if it does not ascend."""
-    log: dict[int, tuple[int, bytes]] = {}
+    log: Log = {}
     last = 0
     async for entries in partition.read(range(1, FAR)):
         for entry in entries:
             if entry.index <= last:
                 raise BrokenPromise(f"{entry.index} comes after {last}")
-            last = entry.index
-            log[entry.index] = (entry.epoch, entry.payload)
+            last = entry.last
+            log[entry.index] = (entry.epoch, entry.payload, entry.span)
     return log

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from unittest.mock import patch
 
-from segments.model import DiskModel
+from segments.model import DiskModel, ends
 from segments.witness import Witness, read_all
 from stratalog.errors import Closed, Corrupt, StratalogError
 from stratalog.indexset import IndexSet
@@ -38,6 +38,8 @@ def options_of(random: Random) -> DiskOptions:
         segment_entries_max=random.choice((2, 4, 16)),
         segment_bytes_max=random.choice((256, 1024)),
         major_after_minors=random.choice((None, 1, 3)),
+        merge_after_files=random.choice((None, 2, 4)),
+        memory_bytes_max=random.choice((2000, 1 << 30)),
         read_bytes=random.choice((32, 1024)),
         open_files_max=random.choice((1, 8)),
         index_cache_bytes=random.choice((1, 4096)),
@@ -181,8 +183,10 @@ class Fire:
             await witness.create(name)
         elif drawn < 0.4:
             await witness.append(name, self.payloads(), self.epoch_of(witness, name))
-        elif drawn < 0.6:
+        elif drawn < 0.58:
             await self.write(witness, name)
+        elif drawn < 0.63:
+            await self.write_together(witness)
         elif drawn < 0.68:
             last = self.model.partitions[name].last
             await witness.truncate(name, random.randint(max(0, last - 6), last))
@@ -215,22 +219,31 @@ class Fire:
     async def write(self, witness: Witness, name: str) -> None:
         """Somewhere near the end: sparse, overwriting, after a gap, or what was there already."""
         last = self.model.partitions[name].last
-        previous = self.random.choice((last, last, max(0, last - 1), max(0, last - 5), last + 1))
+        before = [0, *ends(self.model.partitions[name].log)]
+        previous = self.random.choice(
+            (last, last, before[-1], before[-min(4, len(before))], last + 1)
+        )
         index, entries = previous, []
         epoch = self.epoch_of(witness, name)
         for payload in self.payloads():
             index += self.random.choice((1, 1, 1, 3))
-            entries.append(Entry(index, epoch, payload))
+            entries.append(Entry(index, epoch, payload, self.random.choice((1, 1, 1, 4))))
+            index = entries[-1].last
         await witness.write(name, previous, entries)
+
+    async def write_together(self, witness: Witness) -> None:
+        """To all partitions that are there, and a note, in one write."""
+        there = [name for name, known in self.model.partitions.items() if known.is_here]
+        self.written += 1
+        payload = b"%d together" % self.written
+        note = f"note {self.written}"
+        await witness.submit(dict.fromkeys(there, payload), note, self.random.choice((1, 3)))
 
     async def checkpoint(self, witness: Witness, name: str) -> None:
         known = self.model.partitions[name]
-        index = self.random.randint(known.checkpoint.index, known.last)
-        alive = [
-            at
-            for at in known.log
-            if at <= index and (at > known.checkpoint.index or at in known.checkpoint.live)
-        ]
+        places = [known.checkpoint.index, *ends(known.log)]
+        index = max(known.checkpoint.index, self.random.choice(places))
+        alive = [known.living(at) for at in known.log if at <= index and known.is_alive(at)]
         live = IndexSet.of([at for at in alive if self.random.random() < 0.4])
         self.written += 1
         await witness.checkpoint(name, max(1, index), b"state %d" % self.written, live)

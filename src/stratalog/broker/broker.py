@@ -12,13 +12,13 @@ from typing import Final, Self
 from stratalog.broker import http
 from stratalog.broker.context import BrokerContext, Meters
 from stratalog.broker.groups import Groups
-from stratalog.broker.options import Address, BrokerOptions
+from stratalog.broker.options import MIB, Address, BrokerOptions
 from stratalog.broker.producer_ids import ProducerIds
 from stratalog.broker.requests import Dispatcher, served
 from stratalog.broker.topics import DiskNotes, Topics
 from stratalog.broker.wire import Endpoint
 from stratalog.opening import Opening
-from stratalog.partitions import CheckpointTurns, DiskLog, KeyedLog, time_of
+from stratalog.partitions import MERGED_SHARE, CheckpointTurns, DiskLog, KeyedLog, time_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk, DiskOptions
 
@@ -29,6 +29,8 @@ CLUSTER_ID_LENGTH: Final = 22
 GROUPS_PARTITION: Final = "groups"
 DRAIN_SHARE: Final = 0.5
 """Of the time for a shutdown: for the answers in flight."""
+WAL_FILE_BYTES_MAX: Final = 256 * MIB
+QUEUE_BYTES_MAX: Final = 64 * MIB
 
 
 class Broker:
@@ -146,6 +148,17 @@ async def _cluster_id(notes: DiskNotes, runtime: Runtime) -> str:
     return known.decode()
 
 
-def disk_options(options: BrokerOptions) -> DiskOptions:  # noqa: ARG001
-    """The limits of the disk that fit this broker."""
-    return DiskOptions()
+def disk_options(options: BrokerOptions) -> DiskOptions:
+    """The limits of the disk that fit this broker.
+
+    A quarter of the memory is one WAL file, so that one is written while others are flushed. The
+    queue is small: of tiny writes it takes several times its bytes.
+    """
+    retention_ms = options.retention_ms
+    return DiskOptions(
+        memory_bytes_max=options.memory_bytes,
+        wal_file_bytes=min(max(options.memory_bytes // 4, MIB), WAL_FILE_BYTES_MAX),
+        wal_files_max=3,
+        queue_bytes_max=min(max(options.memory_bytes // 32, MIB), QUEUE_BYTES_MAX),
+        merge_time_max=None if retention_ms is None else max(retention_ms // MERGED_SHARE, 1),
+    )

@@ -81,7 +81,8 @@ class BrokerOptions:
     """The largest record batch of a topic, unless its `max.message.bytes` says otherwise."""
 
     retention_ms: int | None = 168 * HOUR_MS
-    """How long records stay, unless the topic's `retention.ms` says otherwise. `None`: for ever."""
+    """How long records stay, unless the topic's `retention.ms` says otherwise. `None`: for ever.
+    Segments go as a whole, so a record of a slow partition may stay an eighth longer."""
 
     retention_bytes: int | None = None
     """How many bytes a partition keeps, unless `retention.bytes` of the topic says otherwise.
@@ -117,8 +118,9 @@ class BrokerOptions:
     fetch_bytes_max: int = 55 * MIB
     """The most bytes of records in the answer to one fetch, whatever the client asks for."""
 
-    memory_bytes: int = 256 * MIB
-    """The memory for recent records, from which consumers at the tail are served."""
+    memory_bytes: int = 512 * MIB
+    """The memory for recent records, from which consumers at the tail are served. When the disk is
+    too slow to make room in it, producers wait."""
 
     shutdown_ms: int = 10_000
     """How long a clean shutdown may take: requests in flight are answered, then all is on the disk.

@@ -23,7 +23,7 @@ from stratalog.partitions.batch import (
 )
 from stratalog.partitions.checkpoint_turns import CheckpointTurns
 from stratalog.partitions.compression import Codec, Undecodable
-from stratalog.partitions.disk_log import DiskLog
+from stratalog.partitions.disk_log import MERGED_SHARE, DiskLog
 from stratalog.partitions.keyed_log import KeyedLog
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
 from stratalog.partitions.producers import (
@@ -46,6 +46,7 @@ from stratalog.partitions.records import NewRecord, Record, decode_records, enco
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "MERGED_SHARE",
     "Appended",
     "Batch",
     "BatchFault",

@@ -43,7 +43,7 @@ from stratalog.partitions.producers import (
 from stratalog.partitions.protocol import Appended, Fetched, OutOfRange, TimedOffset
 from stratalog.partitions.read_ahead import ReadAhead
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
-from stratalog.segments import Disk, Entries, Partition
+from stratalog.segments import Disk, Entries, MergeLimits, Partition
 
 COPIED_BYTES_MAX: Final = 4096
 """Smaller batches are copied together: a part of its own costs a fetch more than the copy."""
@@ -51,6 +51,8 @@ BASE_OFFSET_BYTES: Final = 8
 GRAIN_BYTES: Final = 1 << 20
 """How exactly the bytes in memory are known."""
 EVERYTHING: Final = 1 << 62
+MERGED_SHARE: Final = 8
+"""Merging makes a segment of at most such a part of what retention keeps, by bytes and by time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +419,7 @@ class DiskLog:
         return self._log_start
 
     async def retain(self, *, bytes_max: int | None, time_min_ms: int | None) -> int:
+        self._limit_merges(bytes_max, time_min_ms)
         size, start = self.size, self._log_start
         for _, last, segment_bytes, time_max in self._partition.segments():
             is_too_much = bytes_max is not None and size > bytes_max
@@ -426,6 +429,14 @@ class DiskLog:
             size -= segment_bytes
             start = max(start, last)
         return await self.delete_before(min(start, self._high_watermark))
+
+    def _limit_merges(self, bytes_max: int | None, time_min_ms: int | None) -> None:
+        """A segment goes as a whole: a coarse one would stay too long, or take too much along."""
+        age_ms = None if time_min_ms is None else self._runtime.now_us() // 1000 - time_min_ms
+        self._partition.merge_limits = MergeLimits(
+            bytes_max=None if bytes_max is None else bytes_max // MERGED_SHARE,
+            time_max=None if age_ms is None else max(age_ms, 0) // MERGED_SHARE,
+        )
 
     async def snapshot(self, offset: int, state: bytes) -> None:
         if not self._log_start <= offset <= self._high_watermark:

@@ -3,7 +3,7 @@
 Disk          a data directory, open: partitions, their common WAL
 Partition     the log of one partition: write, read, checkpoint, compact
 Entries       a batch of entries; Entry is one
-DiskOptions   limits, with sound defaults
+DiskOptions   limits, with sound defaults; MergeLimits are those of one partition's segments
 inspect_disk  what a data directory holds, read-only and beside a running node; check_disk verifies
 repair_disk   opens what was refused, and says first what would be given up
 
@@ -24,7 +24,7 @@ from stratalog.segments.inspect import (
     check_disk,
     inspect_disk,
 )
-from stratalog.segments.options import DiskOptions
+from stratalog.segments.options import DiskOptions, MergeLimits
 from stratalog.segments.partition import Partition, PartitionStatus
 from stratalog.segments.repair import DiskLoss, RepairReport, repair_disk
 from stratalog.segments.stats import DiskStats
@@ -52,6 +52,7 @@ __all__ = [
     "Entry",
     "Lineage",
     "MemoryTransport",
+    "MergeLimits",
     "Partition",
     "PartitionReport",
     "PartitionStatus",

@@ -298,6 +298,8 @@ async def _recover(engine: Engine, found: Found) -> None:
                 partition = engine.partitions.get(section.partition)
                 if partition is not None:
                     partition.replay(each.wal.number, section, each.wal.path)
+                    memory = section.entries.memory_bytes
+                    engine.wal.back_pressure.hold(each.wal.number, memory)
         engine.wal.next_batch = each.next_batch
         engine.flush_queue.put(each.closed)
         ends.append(each.closed.file_end)

@@ -18,7 +18,13 @@ from stratalog.runtime import Runtime
 from stratalog.segments.context import DiskContext, TimeOf
 from stratalog.segments.format import NOTES, NOTES_NAME, CleanClose, FileEnd
 from stratalog.segments.io import FileSystem
-from stratalog.segments.maintenance import Checkpoints, Compactor, FileRemover, WalFlusher
+from stratalog.segments.maintenance import (
+    Checkpoints,
+    Compactor,
+    FileRemover,
+    MergeTurns,
+    WalFlusher,
+)
 from stratalog.segments.notes import Notes
 from stratalog.segments.options import DiskOptions
 from stratalog.segments.partition import Partition
@@ -53,15 +59,22 @@ class Engine:
         self.wal = Wal(
             context, journal, self.flush_queue, on_durable=self._durable, on_failed=self._failed
         )
-        self.flusher = WalFlusher(
-            context, journal, self.flush_queue, self.wal.back_pressure, self.partitions
-        )
         self.compactor = Compactor(context, journal, self._open_segments)
+        self._merge_turns = MergeTurns(context, self.compactor)
+        self.flusher = WalFlusher(
+            context,
+            journal,
+            self.flush_queue,
+            self.wal.back_pressure,
+            self.partitions,
+            self._merge_turns.flushed,
+        )
         self.checkpoints = Checkpoints(context, journal, self.wal, self.compactor)
         self._is_closed = False
         self.notes = Notes(self)
         """Of the whole node, in a partition of their own."""
         self._loops: list[asyncio.Task[None]] = []
+        self._ending: asyncio.Future[None] | None = None
 
     def add_notes(self) -> None:
         """The partition of the notes, unless the layout has it."""
@@ -77,6 +90,7 @@ class Engine:
             loop.create_task(self.wal.run(), name="stratalog-wal"),
             loop.create_task(self.flusher.run(), name="stratalog-wal-flusher"),
         ]
+        self._merge_turns.flushed(self.partitions.values())
 
     def must_be_open(self) -> None:
         """``Closed`` after ``close``; ``Unavailable`` if a loop has ended, which is a defect."""
@@ -97,7 +111,10 @@ class Engine:
             return None
         self._is_closed = True
         await self.wal.drain()
+        if self._ending is not None:
+            await self._ending
         await self.checkpoints.tasks.end()
+        self._merge_turns.stop()
         await self.compactor.tasks.end()
         for task in self._loops:
             task.cancel()
@@ -121,11 +138,13 @@ class Engine:
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
         written: dict[int, Partition] = {}
+        memory = 0
         for write in writes:
             for section in write.sections:
                 number = section.partition
                 partition = self.partitions.get(number)
                 if partition is not None:
+                    memory += section.entries.memory_bytes
                     partition.apply(wal, section)
                     partition.landed()
                     written[number] = partition
@@ -133,8 +152,15 @@ class Engine:
                         self.notes.apply(section.entries)
                 else:
                     write.refuse(NotFound("the partition was removed meanwhile"))
+        if self.wal.back_pressure.hold(wal, memory):
+            self._flush_early()
         for partition in written.values():
             partition.tell_listeners()
+
+    def _flush_early(self) -> None:
+        """Memory is short. Nothing is admitted any more, so the WAL soon gets to it."""
+        if self._ending is None or self._ending.done():
+            self._ending = asyncio.ensure_future(self.wal.end_file())
 
     def _failed(self, writes: list[Write]) -> None:
         sections = (section for write in writes for section in write.sections)

@@ -116,10 +116,13 @@ class Notes:
                 self._values[key] = value
                 self._bytes += len(key) + len(value)
 
+    def _state(self) -> bytes:
+        return msgspec.msgpack.encode(self._values)
+
     async def _checkpoint(self) -> None:
         partition, logged = self.partition, self._logged
         try:
-            await partition.checkpoint(partition.last, msgspec.msgpack.encode(self._values))
+            await partition.checkpoint(partition.last, self._state())
             self._logged -= logged
         except StratalogError as error:
             log.warning("the notes of the node could not be compacted: %s", error)

@@ -28,6 +28,7 @@ from stratalog.segments.format import (
     SegmentFile,
 )
 from stratalog.segments.maintenance import Checkpoints, Compactor, HeldState, IncomingCheckpoint
+from stratalog.segments.options import MergeLimits
 from stratalog.segments.read import DurableLog, Reader
 from stratalog.segments.write_ahead import Journal, PartitionWrite, Wal
 
@@ -92,6 +93,7 @@ class Partition(DurableLog):
         super().__init__(disk.journal, number, name, checkpoint)
         self._disk = disk
         self._context = disk.context
+        self.merge_limits = MergeLimits(time_max=disk.context.options.merge_time_max)
         self._wal = disk.wal
         self._back_pressure = disk.wal.back_pressure
         self._in_flight: deque[Admitted] = deque()

@@ -24,6 +24,8 @@ class DiskStats:
     """One for each checkpoint, and one if a checkpoint came during a major compaction."""
     major_compactions: Timing
     """Major compactions, and the bytes that they wrote."""
+    merges: Timing
+    """Small neighbours that were merged after a flush, and the bytes that this wrote."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Meters:
     flush: Meter = field(default_factory=Meter)
     minor: int = 0
     major: Meter = field(default_factory=Meter)
+    merge: Meter = field(default_factory=Meter)
     entries: int = 0
     skipped: int = 0
     flushed_entries: int = 0
@@ -48,4 +51,5 @@ class Meters:
             flushed_entries=self.flushed_entries,
             minor_compactions=self.minor,
             major_compactions=self.major.timing(),
+            merges=self.merge.timing(),
         )

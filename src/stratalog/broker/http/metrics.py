@@ -92,6 +92,7 @@ def disk(stats: DiskStats) -> Iterator[Family]:
     yield _counter("disk_entries", "Entries that were made durable.", stats.entries)
     yield from _work("disk_flush", "flushed WAL files", stats.flushes)
     yield from _work("disk_compaction", "major compactions", stats.major_compactions)
+    yield from _work("disk_merge", "merges of small segments", stats.merges)
 
 
 def process(usage: Usage) -> Iterator[Family]:

@@ -18,6 +18,8 @@ from stratalog.runtime import Runtime
 
 LOOKED_AT_WITHOUT_PAUSE_MAX = 64
 """After so many partitions the event loop gets its turn."""
+TOLD_SHARE = 16
+"""A log that has such a part of its ``retention.bytes`` is told what it may keep."""
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +41,15 @@ def limits(settings: TopicSettings, now_ms: int) -> Limits | None:
 
 
 def may_exceed(partition: PartitionLog, limits: Limits) -> bool:
-    """Whether there can be anything to remove."""
+    """Whether there can be anything to remove, now or soon.
+
+    A log must know what it may keep long before it exceeds that: it makes its segments so fine.
+    """
     if partition.log_start == partition.high_watermark:
         return False
     if limits.time_min_ms is not None:
         return True
-    return limits.bytes_max is not None and partition.size > limits.bytes_max
+    return limits.bytes_max is not None and partition.size > limits.bytes_max // TOLD_SHARE
 
 
 class Retention:

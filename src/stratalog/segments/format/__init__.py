@@ -72,6 +72,7 @@ from stratalog.segments.format.layout import (
     Flushed,
     FlushedPart,
     Layout,
+    Merged,
     Opened,
     PartitionLayout,
     Removed,

@@ -50,6 +50,9 @@ INDEX_FACTOR = 0x9E3779B97F4A7C15
 EPOCH_FACTOR = 0xC2B2AE3D27D4EB4F
 SIZE_FACTOR = 0x165667B19E3779F9
 FEW = 32
+ENTRY_MEMORY_BYTES = 250
+RUN_MEMORY_BYTES = 750
+"""What Python takes for the object of a payload, and for the columns around a run of them."""
 
 _HEAD = struct.Struct("<QIIII")
 
@@ -287,6 +290,11 @@ class Entries:
     def stored_bytes(self) -> int:
         """Their size in a file: heads and payloads."""
         return self.payload_bytes + len(self) * HEAD.itemsize
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what they take in memory."""
+        return self.payload_bytes + len(self) * ENTRY_MEMORY_BYTES + RUN_MEMORY_BYTES
 
     def part(self, start: int, stop: int) -> Entries:
         """By position, not by index."""

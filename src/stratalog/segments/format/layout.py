@@ -43,6 +43,8 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How many indexes they cover; 0: as many as there are entries."""
     time_max: int | None = None
     """The highest time of an entry, if that was asked for when it was written."""
+    merged_from: int | None = None
+    """The lowest ``time_max`` of the segments that were merged into it, if it is lower."""
 
     @property
     def index_count(self) -> int:
@@ -53,6 +55,11 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def has_spans(self) -> bool:
         """Whether an entry may cover several indexes. If not, each index ends an entry."""
         return self.index_count != self.entries
+
+    @property
+    def newest_times(self) -> list[int]:
+        """The lowest and the highest ``time_max`` of what was merged into it, as far as known."""
+        return [time for time in (self.merged_from, self.time_max) if time is not None]
 
     def cut_after(self, index: int) -> Self:
         if self.indexes.last is None or self.indexes.last <= index:
@@ -290,7 +297,18 @@ class Replaced(msgspec.Struct, frozen=True, tag="replaced", omit_defaults=True):
         return layout.having(layout.partition(self.number).replaced(self.sources, self.by))
 
 
-Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced
+class Merged(msgspec.Struct, frozen=True, tag="merged"):
+    """Small neighbours were merged, in several partitions."""
+
+    parts: tuple[Replaced, ...]
+
+    def applied(self, layout: Layout) -> Layout:
+        for part in self.parts:
+            layout = part.applied(layout)
+        return layout
+
+
+Edit = Whole | Created | Removed | Opened | Flushed | Checkpointed | Replaced | Merged
 
 
 _EDITS: msgspec.msgpack.Decoder[Edit] = msgspec.msgpack.Decoder(Edit, dec_hook=decode_set)

@@ -14,7 +14,7 @@ After a failure, such as a full disk, it is retried with growing pauses.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -80,6 +80,8 @@ class WalFlusher:
     _back_pressure: BackPressure
     _logs: Mapping[int, DurableLog]
     """The partitions by number. It changes as they are created and removed."""
+    _on_flushed: Callable[[Iterable[DurableLog]], None]
+    """Called with the partitions that may have new segments."""
     _tries: int = field(default=0, init=False)
     _failed_try: int = field(default=0, init=False)
     _tried: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -158,9 +160,11 @@ class WalFlusher:
             for number in tables:
                 if number in self._logs:
                     self._logs[number].drop_table(wal.number)
+            self._back_pressure.release(wal.number)
 
         await self._journal.commit(record, creates=paths, then=applied)
         self._journal.remove_unnamed(paths)
+        self._on_flushed(self._logs[number] for number in tables if number in self._logs)
         size = sum(file.size for _, file in written)
         self._context.meters.flush.add(self._context.meters.loop.time() - began, size)
         self._context.meters.flushed_entries += sum(file.entries for _, file in written)

@@ -1,4 +1,4 @@
-"""Major compaction: neighbours of which little lives are merged into one segment.
+"""Major compaction: neighbours of which little lives, or that are small, become one segment.
 
 The new file is written beside the old ones. The checksum of every entry is verified and copied.
 Then the file is synced, and one record of the journal puts it in their place. Until the record is
@@ -6,7 +6,7 @@ durable the old files count. If segments came, went or lost entries meanwhile, t
 from the layout as it is then (``PartitionLayout.replaced``).
 
 A partition has at most one run; a request during it is dropped. If the checkpoint moves during a
-run, a minor compaction follows.
+run, a minor compaction follows. ``MergeTurns`` merges small segments in the same way after a flush.
 """
 
 import asyncio
@@ -14,13 +14,26 @@ import contextlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 
-from stratalog.errors import StratalogError
+import msgspec
+
+from stratalog.errors import Corrupt, StratalogError
 from stratalog.indexset import EMPTY, IndexSet
 from stratalog.segments.context import DiskContext
-from stratalog.segments.format import Clock, Edit, Entries, Layout, Replaced, Scratch, SegmentFile
+from stratalog.segments.format import (
+    Clock,
+    Edit,
+    Entries,
+    Layout,
+    Merged,
+    Replaced,
+    Scratch,
+    SegmentFile,
+)
 from stratalog.segments.io import Tasks, in_thread, typed
+from stratalog.segments.maintenance.choose_merges import MergeRule, merges, merges_beside
 from stratalog.segments.maintenance.choose_segments import Share, dead_segments, needed, rewrites
 from stratalog.segments.maintenance.write_segment import SegmentName, write_segment
 from stratalog.segments.read import DurableLog, OpenSegments
@@ -31,7 +44,24 @@ REWRITES_MAX = 4
 COPIES_MAX = 2
 """Of these, files whose entries are being copied; the others are being synced and recorded."""
 
+MERGED_BYTES_MAX = 16 * 1024 * 1024
+"""What merging writes before a record commits it."""
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Neighbours that are merged to the segment of this name."""
+
+    group: Sequence[SegmentFile]
+    keep: IndexSet
+    name: SegmentName
+    time_of: Clock | None
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.group)
 
 
 class Compactor:
@@ -83,6 +113,77 @@ class Compactor:
             self._running.discard(partition.number)
         return True
 
+    async def merge(
+        self,
+        partitions: Sequence[DurableLog],
+        rule: MergeRule,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Merge small neighbours in some partitions, where the rule finds it worth the bytes.
+
+        One record of the journal commits as many as have ``MERGED_BYTES_MAX`` together. After that
+        it ends if it is to stop.
+        """
+        async with self._turn:
+            together: list[_Merge] = []
+            for each in self._merges_in(partitions, rule):
+                if is_stopped():
+                    return
+                together.append(each)
+                if sum(merge.bytes for merge in together) >= MERGED_BYTES_MAX:
+                    await self._merge(together)
+                    together = []
+            if together:
+                await self._merge(together)
+
+    def _merges_in(self, partitions: Sequence[DurableLog], rule: MergeRule) -> Iterator[_Merge]:
+        options = self._context.options
+        for partition in partitions:
+            files = partition.layout.files[:-1]
+            groups = merges(files, rule, options, partition.merge_limits)
+            keep = needed(partition.live, partition.checkpoint_index) if groups else EMPTY
+            for group in groups:
+                name = self._name(partition.number, group)
+                yield _Merge(group, keep, name, self._context.clock_of(partition.name))
+
+    async def _merge(self, together: Sequence[_Merge]) -> None:
+        meters, paths = self._context.meters, [each.name.path for each in together]
+        began = meters.loop.time()
+        try:
+            written = await in_thread(lambda: self._write_merged(together))
+        except OSError as error:
+            self._context.remove_files(paths)
+            raise typed(error, "writing a merged segment") from error
+
+        def record(layout: Layout) -> Edit | None:
+            parts = (_replaced(layout, each.name, each.group, by) for each, by in written)
+            changed = tuple(part for part in parts if part is not None)
+            return Merged(changed) if changed else None
+
+        await self._journal.commit(record, creates=paths)
+        self._journal.remove_unnamed(paths)
+        size = sum(by.size for _, by in written if by is not None)
+        meters.merge.add(meters.loop.time() - began, size)
+
+    def _write_merged(self, together: Sequence[_Merge]) -> list[tuple[_Merge, SegmentFile | None]]:
+        """In a thread. One that cannot be read is left out."""
+        written = []
+        for each in together:
+            try:
+                made = self._write(each.group, each.keep, each.name, each.time_of)
+            except FileNotFoundError:
+                continue  # a source was dropped meanwhile
+            except Corrupt as error:
+                log.warning("segments were not merged: %s", error)
+                continue
+            written.append((each, made))
+        self._context.files.sync_folder("seg")
+        return written
+
+    def _name(self, partition: int, group: Sequence[SegmentFile]) -> SegmentName:
+        nonce = self._context.new_nonce()
+        return SegmentName(partition, group[0].lowest, group[-1].highest, nonce)
+
     async def minor(self, partition: DurableLog) -> None:
         """Drop segments of which nothing is needed."""
 
@@ -108,7 +209,9 @@ class Compactor:
             return 0  # a checkpoint dropped a segment meanwhile; a later run takes the rest
         except OSError as error:
             raise typed(error, "reading segments") from error
-        groups = rewrites(shares, self._context.options)
+        options = self._context.options
+        groups = rewrites(shares, options)
+        groups += merges_beside(files, groups, options, partition.merge_limits)
         turn = asyncio.Semaphore(REWRITES_MAX)
 
         async def rewrite(group: Sequence[SegmentFile]) -> int:
@@ -137,12 +240,16 @@ class Compactor:
     async def _rewrite(
         self, partition: DurableLog, group: Sequence[SegmentFile], keep: IndexSet
     ) -> int:
-        nonce = self._context.new_nonce()
-        name = SegmentName(partition.number, group[0].lowest, group[-1].highest, nonce)
-        path = name.path
+        name = self._name(partition.number, group)
+        path, time_of = name.path, self._context.clock_of(partition.name)
+
+        def write() -> SegmentFile | None:
+            made = self._write(group, keep, name, time_of)
+            self._context.files.sync_folder("seg")
+            return made
+
         try:
-            time_of = self._context.clock_of(partition.name)
-            by = await in_thread(lambda: self._write(group, keep, name, time_of))
+            by = await in_thread(write)
         except (OSError, StratalogError) as error:
             self._context.remove_files([path])
             if isinstance(error, FileNotFoundError):
@@ -150,16 +257,10 @@ class Compactor:
             if isinstance(error, OSError):
                 raise typed(error, "writing a compacted segment", path) from error
             raise
-        sources = tuple(file.path for file in group)
         creates = [path] if by else []
-
-        def record(layout: Layout) -> Edit | None:
-            current = layout.partitions.get(partition.number)
-            files = current.files if current else ()
-            present = tuple(file.path for file in files if file.path in sources)
-            return Replaced(partition.number, present, by) if present else None
-
-        await self._journal.commit(record, creates=creates)
+        await self._journal.commit(
+            lambda layout: _replaced(layout, name, group, by), creates=creates
+        )
         self._journal.remove_unnamed(creates)
         return by.size if by else 0
 
@@ -170,16 +271,23 @@ class Compactor:
         name: SegmentName,
         time_of: Clock | None,
     ) -> SegmentFile | None:
-        """In a thread: a file with the needed entries of several; ``None`` if there are none."""
+        """In a thread: a file with the needed entries of several; ``None`` if there are none.
+
+        Sync its folder next.
+        """
         alive = [(file, _alive(file, keep)) for file in group]
         if not any(wanted for _, wanted in alive):
             return None
         time_max = _max_time(group)
+        is_whole = all(len(wanted) == file.index_count for file, wanted in alive)
+        clock = None if is_whole and time_max is not None else time_of
         with contextlib.closing(self._needed(name.partition, alive)) as chunks:
             previous = group[0].previous
-            written = write_segment(self._context, name, previous, chunks, time_of, time_max)
-        self._context.files.sync_folder("seg")
-        return written
+            written = write_segment(self._context, name, previous, chunks, clock, time_max)
+        times = [time for file in group for time in file.newest_times]
+        if written.time_max is None or not times or min(times) >= written.time_max:
+            return written
+        return msgspec.structs.replace(written, merged_from=min(times))
 
     def _needed(
         self, partition: int, alive: Sequence[tuple[SegmentFile, IndexSet]]
@@ -193,6 +301,17 @@ class Compactor:
                     index.must_have(wanted)
                     for places in index.chunks(wanted, self._context.options.read_bytes):
                         yield index.entries_at(opened, places, scratch)
+
+
+def _replaced(
+    layout: Layout, name: SegmentName, group: Sequence[SegmentFile], by: SegmentFile | None
+) -> Replaced | None:
+    """The edit that puts one segment in the place of those of a group that are still there."""
+    current = layout.partitions.get(name.partition)
+    sources = {file.path for file in group}
+    files = current.files if current else ()
+    present = tuple(file.path for file in files if file.path in sources)
+    return Replaced(name.partition, present, by) if present else None
 
 
 def _max_time(group: Sequence[SegmentFile]) -> int | None:

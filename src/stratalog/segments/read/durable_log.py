@@ -33,6 +33,7 @@ from stratalog.segments.format import (
     splits,
     steps_of,
 )
+from stratalog.segments.options import MergeLimits
 from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.read.reader import Watch
 
@@ -89,6 +90,8 @@ class DurableLog:
         """While the WAL is replayed: what is missing so far."""
         self.watches: set[Watch] = set()
         """Of the current readers."""
+        self.merge_limits = MergeLimits()
+        """Whoever uses the partition may change them: they count for later merges."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, last={self.last})"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from stratalog.errors import Conflict, Corrupt
 from stratalog.indexset import INDEX_MAX, IndexSet
-from stratalog.segments.format import Entries, Lineage, crc32
+from stratalog.segments.format import Entries, Lineage, crc32, meets
 from stratalog.segments.transfer.messages import Ack, End, Has, Offer, Put, StatePart
 
 
@@ -154,8 +154,8 @@ class Sending:
 
         Then some were dropped or overwritten since they were offered.
         """
-        expected = wanted.within(range(self._previous + 1, entries.last + 1))
-        if entries.indexes != expected or not self._lineage.numbered(entries.heads):
+        are_next = _are_next(entries, wanted, self._previous)
+        if not are_next or not self._lineage.numbered(entries.heads):
             return None
         made = Put.of(next(self._numbers), self._previous, entries)
         self._previous = entries.last
@@ -201,8 +201,8 @@ class Receiving:
         entries = message.entries()
         if self._wants_state and entries.last > self.offer.checkpoint:
             raise _unexpected(f"entry {entries.last}, before the checkpoint has come")
-        expected = self._missing.within(range(self._last + 1, entries.last + 1))
-        if message.previous != self._last or entries.indexes != expected:
+        are_next = _are_next(entries, self._missing, self._last)
+        if message.previous != self._last or not are_next:
             raise _unexpected(f"{entries.indexes!r} after {message.previous}")
         if not self._lineage.numbered(entries.heads):
             raise _unexpected(f"{entries.indexes!r} under other epochs than those offered")
@@ -244,6 +244,16 @@ class Receiving:
         if number != self.number + 1:
             raise _unexpected(f"message {number} after {self.number}")
         self.number = number
+
+
+def _are_next(entries: Entries, wanted: IndexSet, previous: int) -> bool:
+    """Whether they are those that cover the next wanted indexes, and no others.
+
+    A live set may name any index of a span; an entry is sent whole.
+    """
+    near = wanted.within(range(previous + 1, entries.last + 1))
+    are_wanted = bool(meets(near, entries.heads).all())
+    return entries.first > previous and near <= entries.indexes and are_wanted
 
 
 def _unexpected(what: str) -> Corrupt:

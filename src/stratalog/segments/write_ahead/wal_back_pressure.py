@@ -1,8 +1,9 @@
 """Back-pressure: a write waits until the bytes queued for the WAL leave room for it.
 
-There is room while fewer than ``queue_bytes_max`` bytes are queued and the flush queue is not full.
-Writes are let in in the order in which they came; the last one may exceed the limit. An object
-log has its own back-pressure, in ``objectlog.append.accumulator``.
+There is room while fewer than ``queue_bytes_max`` bytes are queued, the flush queue is not full,
+and the entries that are not in segments yet take less than ``memory_bytes_max``. Writes are let in
+in the order in which they came; the last one may exceed a limit. An object log has its own
+back-pressure, in ``objectlog.append.accumulator``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ class BackPressure:
         self._options = options
         self._flush_queue = flush_queue
         self._queued_bytes = 0
+        self._held: dict[int, int] = {}
+        """The memory of the entries of each WAL file that is not in segments."""
+        self._held_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._granted = 0
         self._is_closed = False
@@ -33,7 +37,8 @@ class BackPressure:
             return
         self._must_be_flushed()
         raise Full(
-            f"{self._queued_bytes} bytes are queued for the WAL: there is no room for more",
+            f"{self._queued_bytes} bytes are queued for the WAL, and {self._held_bytes} wait for "
+            "their flush: there is no room for more",
             hint="Await Disk.room(), then submit again.",
         )
 
@@ -64,19 +69,32 @@ class BackPressure:
                 raise Full(
                     f"there was no room for a write within {self._options.timeout_s} s",
                     hint="The disk is slower than its writers, or full. Slow down, free some space,"
-                    " or set queue_bytes_max, wal_files_max or timeout_s.",
+                    " or set queue_bytes_max, wal_files_max, memory_bytes_max or timeout_s.",
                 ) from None
             raise
         finally:
             self._granted -= turn.done() and not turn.cancelled()
 
     def _must_be_flushed(self) -> None:
-        if self._flush_queue.is_full and (why := self._flush_queue.failure) is not None:
+        waits = self._flush_queue.is_full or self._held_bytes >= self._options.memory_bytes_max
+        if waits and (why := self._flush_queue.failure) is not None:
             raise Full(f"the WAL cannot be flushed: {why}", hint=why.hint, path=why.path)
 
     def give_back(self, size: int) -> None:
         """Release reserved bytes: they were written, or are not needed."""
         self._queued_bytes -= size
+        self.grant()
+
+    def hold(self, wal: int, size: int) -> bool:
+        """Entries of a WAL file take so many bytes of memory, until ``release``. Returns whether
+        that is too much, so that the file should be flushed."""
+        self._held[wal] = self._held.get(wal, 0) + size
+        self._held_bytes += size
+        return self._held_bytes >= self._options.memory_bytes_max
+
+    def release(self, wal: int) -> None:
+        """All entries of a WAL file are in segments."""
+        self._held_bytes -= self._held.pop(wal, 0)
         self.grant()
 
     def grant(self) -> None:
@@ -94,5 +112,9 @@ class BackPressure:
         self.grant()
 
     def _has_room(self) -> bool:
-        is_below = self._queued_bytes < self._options.queue_bytes_max
+        options = self._options
+        is_below = (
+            self._queued_bytes < options.queue_bytes_max
+            and self._queued_bytes + self._held_bytes < options.memory_bytes_max
+        )
         return (is_below and not self._flush_queue.is_full) or self._is_closed

@@ -104,7 +104,7 @@ class Limits:
         "The most records in one answer.", metavar="BYTES", show_default="57671680", **LIMITS
     )
     memory_bytes: int | None = option(
-        "Memory for recent records.", metavar="BYTES", show_default="268435456", **LIMITS
+        "Memory for recent records.", metavar="BYTES", show_default="536870912", **LIMITS
     )
     shutdown_ms: int | None = option(
         "How long a clean end may take.", metavar="MS", show_default="10000", **LIMITS
