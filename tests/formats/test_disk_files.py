@@ -25,7 +25,7 @@ from stratalog.segments.format.data_directory import Identity, read_identity
 from stratalog.segments.format.frame import Frame, Head, frame_head, frames
 from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_edit
 from stratalog.segments.format.segment_file import SegmentIndex
-from stratalog.segments.format.wal_file import Batch, batches
+from stratalog.segments.format.wal_file import Batch, batches, first_batch
 from stratalog.segments.io.files import Buffer, LocalFiles
 from stratalog.segments.recover.find_files import read_live
 from stratalog.segments.write_ahead.read_journal import replay_bytes, replay_journal
@@ -79,7 +79,8 @@ def value_of(decode: Callable[[], T]) -> T | None:
 
 def read_wal(data: bytes) -> list[Batch]:
     head = Head.from_bytes(data, "a/path")
-    return list(batches(data, head, "a/path"))
+    first = first_batch(Bytes(data), head)
+    return list(batches(data, head, first or make_disk.FIRST_BATCH, "a/path"))
 
 
 def read_segment(data: bytes) -> Entries:
@@ -98,7 +99,7 @@ def read_whole_checkpoint(data: bytes) -> tuple[Checkpoint, bytes]:
 def read_journal(data: bytes) -> Layout:
     head = Head.from_bytes(data, "a/path")
     layout = Layout()
-    for frame in frames(data, head, "a/path", lambda frame: not len(frame.body)):
+    for frame in frames(data, head.nonce, head.first, "a/path", lambda frame: not len(frame.body)):
         layout = apply(layout, decode_edit(frame.descriptor, "a/path"), "a/path")
     return layout
 
@@ -309,7 +310,7 @@ class TestFramesWithAnyContent:
     def test_a_batch(self, data: st.DataObject, body: bytes) -> None:
         whole = make_disk.wal()
         head = Head.from_bytes(whole, "a/path")
-        found: list[Frame] = list(frames(whole, head, "a/path", lambda _: True))
+        found: list[Frame] = list(frames(whole, head.nonce, head.first, "a/path", lambda _: True))
         descriptor = data.draw(st.binary(max_size=80) | damaged(bytes(found[0].descriptor)))
         assert len(read_wal(self.frame(descriptor, body))) <= 1
 

@@ -32,8 +32,9 @@ from stratalog.segments.partition import Partition
 from stratalog.segments.read.memtable import Memtable
 from stratalog.segments.recover import find_files
 from stratalog.segments.write_ahead import journal, read_journal
+from stratalog.segments.write_ahead.next_wal import OpenWal
 from stratalog.segments.write_ahead.read_journal import Replayed, replay_journal
-from stratalog.segments.write_ahead.wal import Wal, Write, _OpenWal
+from stratalog.segments.write_ahead.wal import Wal, Write
 from stratalog.testing.disk_faults import SimulatedFile
 
 
@@ -41,7 +42,7 @@ from stratalog.testing.disk_faults import SimulatedFile
 def acknowledge_before_the_sync() -> Iterator[None]:
     """A write counts when the kernel has it."""
 
-    def hasty(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
+    def hasty(self: Wal, current: OpenWal, writes: list[Write]) -> None:
         parts = batch_parts(
             current.nonce,
             self.next_batch,

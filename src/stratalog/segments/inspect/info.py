@@ -158,7 +158,8 @@ def _inspect(path: Where) -> DiskReport:
             entries = replay_batches(logs, each.wal, each.batches)
             wals.append(WalReport(each.wal.path, each.size, len(each.batches), entries))
             ends.append(each.closed.file_end)
-            last = each
+            if not each.is_unused:
+                last = each
         for log in logs.values():
             if log.gap is not None:
                 raise log.gap.error(log.name, _ASK_CHECK)
