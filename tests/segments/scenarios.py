@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from segments.power import OPTIONS, Scenario, flushing_fails
-from segments.witness import Witness
+from segments.power import OPTIONS, Scenario, fail_next_sync, flushing_fails
+from segments.witness import Witness, next_wal_prepared
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, Entry
 from stratalog.segments.write_ahead import journal
@@ -72,6 +72,24 @@ async def writing_with_roll_over(witness: Witness) -> None:
             witness.append("b", payloads("b", 100 * turn, 2)),
             witness.append("a", payloads("a", 100 * turn + 3, 1, size=400)),
         )
+
+
+async def writing_over(witness: Witness) -> None:
+    """Roll-overs to prepared files: first a new one, then those that were flushed."""
+    for turn in range(1, 6):
+        await witness.append("a", payloads("a", 100 * turn, 1, size=400))
+        await next_wal_prepared(witness.disk)
+        await witness.append("b", payloads("b", 100 * turn, 1, size=60))
+        await witness.disk._engine.flusher.drain()
+
+
+async def failing_while_writing_over(witness: Witness) -> None:
+    """The last of these batches cannot be synced, and is written again to a new file."""
+    await writing_over(witness)
+    fail_next_sync(witness.files)
+    await witness.append("a", payloads("a", 900, 1, size=100))
+    await witness.append("b", payloads("b", 900, 1))
+    witness.files.fail_if(None)
 
 
 async def sparse_writing(witness: Witness) -> None:
@@ -188,6 +206,7 @@ async def closing_and_opening(witness: Witness) -> None:
 SCENARIOS = [
     Scenario(birth, is_opened_before=False),
     Scenario(writing_with_roll_over, two_partitions),
+    Scenario(writing_over, two_partitions),
     Scenario(sparse_writing, two_partitions),
     Scenario(flush, several_segments, is_opened_before=False),
     Scenario(overwriting, several_segments),
@@ -201,10 +220,13 @@ SCENARIOS = [
     Scenario(recovery, much_to_recover, is_opened_before=False),
 ]
 CLOSING = Scenario(closing_and_opening, two_partitions)
+FAILING = Scenario(failing_while_writing_over, two_partitions)
 
 
 WRITING = [
-    scenario for scenario in SCENARIOS if scenario.step in (writing_with_roll_over, overwriting)
+    scenario
+    for scenario in SCENARIOS
+    if scenario.step in (writing_with_roll_over, writing_over, overwriting)
 ]
 
 

@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
 
-from segments.power import flushing_fails, play
+from segments.power import fail_next_sync, flushing_fails, play
 from segments.witness import next_wal_prepared
 from stratalog.errors import Corrupt, StratalogError
 from stratalog.indexset import IndexSet
@@ -64,6 +64,22 @@ class State:
 
     def layout(self) -> Layout:
         return layout_of(self.files)
+
+    def is_of_a_former_life(self, path: str, at: int) -> bool:
+        """Whether a byte lies behind all that a WAL file that was prepared ahead has of its own."""
+        return path in self.own_ends and at >= self.own_ends[path]
+
+    @cached_property
+    def own_ends(self) -> dict[str, int]:
+        """Of the WAL files that were prepared ahead."""
+        ends = {}
+        for wal in self.layout().wals:
+            data = content(self.copy(), wal.path)
+            head = Head.from_bytes(data, wal.path)
+            if not head.first:
+                last = data.rfind(head.nonce)
+                ends[wal.path] = max(HEAD_BYTES, last + 12)
+        return ends
 
     def reached(self) -> list[str]:
         """The files that count, as a reader reaches them."""
@@ -141,21 +157,6 @@ async def failed_sync(disk: Disk, files: SimulatedFiles) -> None:
     fail_next_sync(files)
     await a.append([b"two"])
     await a.append([b"three"])
-
-
-def fail_next_sync(files: SimulatedFiles) -> None:
-    """Of the WAL. From now on nothing is flushed."""
-    number = len(files.calls)
-
-    def rule(call: FileCall) -> int | None:
-        is_sync = call.operation == "sync" and call.path.startswith("wal/")
-        if is_sync and call.number > number and not failed:
-            failed.append(call)
-            return 5
-        return flushing_fails(call)
-
-    failed: list[FileCall] = []
-    files.fail_if(rule)
 
 
 async def flushed(disk: Disk, _files: SimulatedFiles) -> None:

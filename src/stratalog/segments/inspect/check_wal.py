@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from stratalog.errors import Corrupt
 from stratalog.segments.format import (
@@ -153,14 +154,12 @@ class WalCheck:
     def _report_all(self, looks: Sequence[_Look], *, is_last_there: bool) -> None:
         """A prepared file that was not begun is as if it were not there."""
         begun = [each for each in looks if each.error is not None or not each.found.is_unused]
-        for place, look in enumerate(begun):
-            is_last = is_last_there and place + 1 == len(begun)
-            try:
-                if not is_last and look.error is None:
-                    must_be_whole_before(look.found, begun[place + 1].found)
-            except Corrupt as error:
-                look = replace(look, error=error)
-            self._report(look, is_last=is_last)
+        for look, following in zip_longest(begun, begun[1:]):
+            error = look.error
+            if following is not None and error is None:
+                error = _damaged_before(look.found, following.found)
+            is_last = following is None and is_last_there
+            self._report(replace(look, error=error), is_last=is_last)
 
     def _report(self, look: _Look, *, is_last: bool) -> None:
         wal, rest = look.found.wal, look.found.rest
@@ -229,3 +228,11 @@ class WalCheck:
         if self.seen.is_still_closed:
             for path, why in found:
                 self._found(Kind.CLOSED_DIFFERS, path, why)
+
+
+def _damaged_before(before: ReplayedWal, following: ReplayedWal) -> Corrupt | None:
+    try:
+        must_be_whole_before(before, following)
+    except Corrupt as error:
+        return error
+    return None

@@ -28,6 +28,7 @@ from stratalog.segments.format import (
     batches,
     bytes_behind,
     first_batch,
+    nonce_in,
 )
 from stratalog.segments.io import ReadableFiles, opened, read_file
 from stratalog.segments.write_ahead import ClosedWal
@@ -163,4 +164,6 @@ def find_wal(files: ReadableFiles, disk: bytes, wal: WalFile) -> FoundWal:
     with opened(files, wal.path) as file:
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
         head.must_be(WAL_KIND, disk, wal.path)
+        if head.nonce != (nonce_in(wal.path) or head.nonce):
+            raise Corrupt(f"{wal.path} has the head of another file", hint=_RESTORE, path=wal.path)
         return FoundWal(wal, head, first_batch(file, head))
