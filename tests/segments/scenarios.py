@@ -221,6 +221,7 @@ SCENARIOS = [
 ]
 CLOSING = Scenario(closing_and_opening, two_partitions)
 FAILING = Scenario(failing_while_writing_over, two_partitions)
+ALL = [*SCENARIOS, CLOSING, FAILING]
 
 
 WRITING = [

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from segments.power import Scenario, calls_of_step, prologue, survive_power_loss
-from segments.scenarios import CLOSING, FAILING, SCENARIOS, WRITING, patched, writing_over
+from segments.scenarios import ALL, SCENARIOS, WRITING, patched, writing_over
 
 
-@pytest.mark.parametrize(
-    "scenario", [*SCENARIOS, CLOSING, FAILING], ids=lambda scenario: scenario.__name__
-)
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.__name__)
 def test_nothing_promised_is_lost_wherever_the_power_goes(scenario: Scenario) -> None:
     with patched(scenario):
         assert survive_power_loss(scenario) > 10
