@@ -25,7 +25,7 @@ from stratalog.segments.format.data_directory import Identity, read_identity
 from stratalog.segments.format.frame import Frame, Head, frame_head, frames
 from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_edit
 from stratalog.segments.format.segment_file import SegmentIndex
-from stratalog.segments.format.wal_file import Batch, batches, first_batch
+from stratalog.segments.format.wal_file import Batch, batches, bytes_behind, first_batch
 from stratalog.segments.io.files import Buffer, LocalFiles
 from stratalog.segments.recover.find_files import read_live
 from stratalog.segments.write_ahead.read_journal import replay_bytes, replay_journal
@@ -139,6 +139,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "disk.journal": read_journal,
     "disk-2.wal": read_wal,
     "disk-2.journal": read_journal_of_format_2,
+    "disk-4.wal": read_wal,
     "disk.closed": read_closed,
 }
 
@@ -153,6 +154,18 @@ class TestGolden:
         found = read_wal((HERE / "disk.wal").read_bytes())
         assert [batch.number for batch in found] == [5, 6]
         assert [list(batch.sections) for batch in found] == make_disk.sections()
+
+    def test_the_wal_that_was_written_over(self) -> None:
+        data = (HERE / "disk-4.wal").read_bytes()
+        found = read_wal(data)
+        assert [batch.number for batch in found] == [5, 6]
+        assert [list(batch.sections) for batch in found] == make_disk.sections()
+        head = Head.from_bytes(data, "a/path")
+        assert (head.first, first_batch(Bytes(data), head)) == (0, 5)
+        end = found[-1].end
+        assert data.find(make_disk.OLD_NONCE, end) > end
+        assert not bytes_behind(data, head, end)
+        assert bytes_behind(data, head, found[0].end) == range(found[0].end, end)
 
     def test_the_segment(self) -> None:
         found = read_segment((HERE / "disk.seg").read_bytes())
@@ -191,7 +204,8 @@ class TestAnyBytes:
 
     @given(st.data())
     def test_wal(self, data: st.DataObject) -> None:
-        found = value_of(lambda: read_wal(data.draw(damaged(make_disk.wal()))))
+        stored = data.draw(st.sampled_from([make_disk.wal(), make_disk.wal_written_over()]))
+        found = value_of(lambda: read_wal(data.draw(damaged(stored))))
         sections = [list(batch.sections) for batch in found or []]
         assert sections == make_disk.sections()[: len(sections)]
 
@@ -238,7 +252,7 @@ class TestAnyBytes:
         stored = make_disk.files()[name]
         for length in range(len(stored)):
             found = value_of(partial(READERS[name], stored[:length]))
-            assert found is None or name in ("disk.wal", "disk.journal", "disk-2.wal")
+            assert found is None or name in ("disk.wal", "disk.journal", "disk-2.wal", "disk-4.wal")
 
     @given(st.binary(max_size=200))
     def test_random_bytes(self, noise: bytes) -> None:

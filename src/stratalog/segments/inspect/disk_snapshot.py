@@ -157,7 +157,7 @@ class DiskSnapshot:
             with contextlib.suppress(FileNotFoundError, Corrupt), opened(self.files, wal.path) as f:
                 nonce = Head.from_bytes(f.read_at(0, HEAD_BYTES), wal.path).nonce
                 if nonce != (nonce_in(wal.path) or nonce):
-                    return True
+                    return not self.is_still_named(wal.path)
         return False
 
     def again(self) -> "DiskSnapshot":

@@ -93,6 +93,8 @@ class WalReport:
     """The size in the file system, where a file is preallocated."""
     batches: int
     entries: int
+    is_prepared: bool = False
+    """Whether it is there for later: nothing has been written to it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _report(found: DiskSnapshot, path: str) -> DiskReport:
     wals, ends, last = [], [], None
     for each in replay_wal(found.files, found.disk, found.layout):
         entries = replay_batches(logs, each.wal, each.batches)
-        wals.append(WalReport(each.wal.path, each.size, len(each.batches), entries))
+        wals.append(WalReport(each.wal.path, each.size, len(each.batches), entries, each.is_unused))
         ends.append(each.closed.file_end)
         if not each.is_unused:
             last = each
