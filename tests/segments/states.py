@@ -362,6 +362,9 @@ def states() -> dict[str, State]:
         described_ = {name: described(name, files) for name, files in found.items()}
         untold = described_["between-two-copies"]
         described_["between-two-copies"] = replace(untold, others=({},))
+        for script in (several_batches, failed_sync):
+            name = f"{script.__name__}-format-3"
+            described_[name] = described(name, as_format_3(found[f"{script.__name__}-crashed"]))
         for script in (empty_partition, several_batches, two_wal_files, checkpointed):
             old = as_format_1(found[f"{script.__name__}-crashed"])
             name = f"{script.__name__}-format-1"
@@ -424,7 +427,7 @@ def as_format_1(files: SimulatedFiles) -> SimulatedFiles:
     old = files.after_kill()
     for path in old.names():
         if path.startswith("wal/"):
-            replace_file(old, path, with_major_1(content(old, path)))
+            replace_file(old, path, with_major(content(old, path), 1))
         elif path.startswith("journal/"):
             replace_file(old, path, journal_of_format_1(content(old, path), path))
     return old
@@ -438,12 +441,26 @@ def replace_file(files: SimulatedFiles, path: str, data: bytes) -> None:
     files.sync_folder(path.partition("/")[0])
 
 
-def with_major_1(data: bytes) -> bytes:
+def with_major(data: bytes, major: int) -> bytes:
+    """A WAL file as that format had it."""
     head = Head.from_bytes(data, "")
-    parts = [replace(head, major=1).to_bytes()]
+    parts = [replace(head, major=major).to_bytes()]
     for batch in batches(data, head, head.first, ""):
-        parts += map(bytes, batch_parts(head.nonce, batch.number, batch.sections, major=1))
+        parts += map(bytes, batch_parts(head.nonce, batch.number, batch.sections, major))
     return b"".join(parts).ljust(len(data), b"\0")
+
+
+def as_format_3(files: SimulatedFiles) -> SimulatedFiles:
+    """The directory as the version before would have left it: no file is written over."""
+    old = files.after_kill()
+    for path in old.names():
+        data = content(old, path)
+        if path.startswith("wal/"):
+            replace_file(old, path, with_major(data, 3))
+        elif path.startswith("journal/"):
+            head = replace(Head.from_bytes(data, path), major=3)
+            replace_file(old, path, head.to_bytes() + data[HEAD_BYTES:])
+    return old
 
 
 def journal_of_format_1(data: bytes, path: str) -> bytes:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from stratalog.errors import Closed, StratalogError, Unavailable
+from stratalog.errors import Closed, Full, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
@@ -129,6 +129,8 @@ class WalFlusher:
                     await self._tasks.run(self._flush(oldest))
                 except Exception as error:  # noqa: BLE001 - the WAL has all entries: retry
                     queue.failure, self._failed_try = _as_ours(error), self._tries
+                    if isinstance(queue.failure, Full):
+                        self._make_room()
                     log.warning("%s is not flushed: %s", wal.path, queue.failure)
                     wait_s = min(wait_s * 2, RETRY_S_LONGEST)
                     self._end_try()
@@ -137,6 +139,12 @@ class WalFlusher:
                 queue.pop()
                 self._back_pressure.grant()
                 self._end_try()
+
+    def _make_room(self) -> None:
+        """On a full disk segments need the room of the spare."""
+        spare = self._spare.take()
+        if spare is not None:
+            self._context.remove_files([spare])
 
     def _end_try(self) -> None:
         tried, self._tried = self._tried, asyncio.Event()

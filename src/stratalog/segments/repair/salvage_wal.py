@@ -46,6 +46,8 @@ class SalvagedWal:
     """Files that no record names."""
     rebuilt: list[str] = field(default_factory=list)
     """Files of which only the head is damaged."""
+    unused: list[str] = field(default_factory=list)
+    """Files that were prepared ahead and have nothing of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def salvage_wal(files: ReadableFiles, disk: bytes, layout: Layout) -> SalvagedWa
         if each.is_rebuilt:
             result.rebuilt.append(each.wal.path)
         if each.is_unused:
+            result.unused.append(each.wal.path)
             continue
         if not result.problem:
             later = [other for other in listed[place + 1 :] if not other.is_unused]

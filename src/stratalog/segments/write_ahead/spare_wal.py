@@ -35,7 +35,7 @@ class SpareWal:
         return [path for path in paths if path != self.path]
 
     def take(self) -> str | None:
-        """The file, for the one who prepares the next."""
+        """The file, which its taker writes over or removes."""
         path, self.path = self.path, None
         return path
 
