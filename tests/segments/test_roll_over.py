@@ -13,6 +13,7 @@ from segments.power import flushing_fails, play
 from segments.states import content, tiny
 from segments.test_every_flip import check_files
 from segments.witness import next_wal_prepared
+from stratalog.errors import Full
 from stratalog.segments import Disk, DiskOptions, Partition
 from stratalog.segments.format.frame import HEAD_BYTES, Head
 from stratalog.segments.inspect.check import DiskCheck, begin_check
@@ -186,6 +187,20 @@ def test_a_roll_over_that_could_not_be_prepared_makes_its_file_itself(operation:
         made = [call for call in files.calls[before:] if call.operation == "create"]
         assert len(tries) == 1
         assert len([call for call in made if call.path.startswith("wal/")]) == 1
+        assert spare not in files.names()
+
+    played(script)
+
+
+def test_a_full_disk_gets_the_room_of_the_spare() -> None:
+    async def script(disk: Disk, part: Partition, files: SimulatedFiles) -> None:
+        await fill(disk, part, times=3)
+        spare = disk._engine.spare.path
+        assert spare in files.names()
+        files.fail_if(flushing_fails)
+        with pytest.raises(Full):
+            await disk.flush()
+        await disk._engine.file_remover.tasks.end()
         assert spare not in files.names()
 
     played(script)

@@ -6,7 +6,7 @@ file. Nobody knows its first batch yet, so its head says 0.
 
 After a write that failed, or may have failed, the next file is made on the spot: its head says from
 which batch on the file before it does not count. A file that was prepared by then is closed unused.
-So is every file made whose predecessor was not prepared in time, or could not be.
+The first file after an opening, and one that could not be prepared, are made on the spot too.
 """
 
 from __future__ import annotations
