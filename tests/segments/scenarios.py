@@ -177,6 +177,20 @@ async def recovery(witness: Witness) -> None:
     await witness.disk.flush()
 
 
+async def recovery_beside_a_prepared_file(witness: Witness) -> None:
+    """The same, where files that were written over and a prepared one are found."""
+    await recovery(witness)
+
+
+async def written_over(witness: Witness) -> None:
+    """None of the last files is flushed, and the next one is prepared."""
+    await two_partitions(witness)
+    await writing_over(witness)
+    witness.files.fail_if(flushing_fails)
+    await witness.append("a", payloads("a", 700, 2, size=200))
+    await next_wal_prepared(witness.disk)
+
+
 async def much_to_recover(witness: Witness) -> None:
     """WAL files of which one overwrites what others have, and segments, and none is flushed."""
     await witness.create("a")
@@ -218,6 +232,7 @@ SCENARIOS = [
     Scenario(removal_while_it_works, half_dead),
     Scenario(journal_rewriting, two_partitions),
     Scenario(recovery, much_to_recover, is_opened_before=False),
+    Scenario(recovery_beside_a_prepared_file, written_over, is_opened_before=False),
 ]
 CLOSING = Scenario(closing_and_opening, two_partitions)
 FAILING = Scenario(failing_while_writing_over, two_partitions)
