@@ -26,7 +26,7 @@ from stratalog.segments.format.data_directory import Identity, read_identity
 from stratalog.segments.format.frame import Frame, Head, frame_head, frames
 from stratalog.segments.format.layout import Layout, apply, decode_edit, encode_edit
 from stratalog.segments.format.segment_file import SegmentIndex
-from stratalog.segments.format.wal_file import Batch, batches
+from stratalog.segments.format.wal_file import Batch, batches, bytes_behind, first_batch
 from stratalog.segments.io.files import Buffer, LocalFiles
 from stratalog.segments.recover.find_files import read_live
 from stratalog.segments.write_ahead.read_journal import replay_bytes, replay_journal
@@ -80,7 +80,8 @@ def value_of(decode: Callable[[], T]) -> T | None:
 
 def read_wal(data: bytes) -> list[Batch]:
     head = Head.from_bytes(data, "a/path")
-    return list(batches(data, head, "a/path"))
+    first = first_batch(Bytes(data), head)
+    return list(batches(data, head, first or make_disk.FIRST_BATCH, "a/path"))
 
 
 def read_segment(data: bytes) -> Entries:
@@ -99,7 +100,7 @@ def read_whole_checkpoint(data: bytes) -> tuple[Checkpoint, bytes]:
 def read_journal(data: bytes) -> Layout:
     head = Head.from_bytes(data, "a/path")
     layout = Layout()
-    for frame in frames(data, head, "a/path", lambda frame: not len(frame.body)):
+    for frame in frames(data, head.nonce, head.first, "a/path", lambda frame: not len(frame.body)):
         layout = apply(layout, decode_edit(frame.descriptor, "a/path"), "a/path")
     return layout
 
@@ -132,7 +133,7 @@ def read_closed(data: bytes) -> CleanClose | None:
         raise Corrupt(str(error), path="a/path") from error
 
 
-GROWING = {"disk.wal", "disk.journal", "disk-2.wal", "disk-3.wal"}
+GROWING = {"disk.wal", "disk.journal", "disk-2.wal", "disk-3.wal", "disk-4.wal"}
 """Of which a beginning may be read."""
 READERS: dict[str, Callable[[bytes], object]] = {
     "disk.wal": read_wal,
@@ -141,6 +142,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "disk.journal": read_journal,
     "disk-2.wal": read_wal,
     "disk-2.journal": read_journal_of_format_2,
+    "disk-4.wal": read_wal,
     "disk-3.wal": read_wal,
     "disk-3.journal": read_journal_of_format_2,
     "disk-2.seg": read_segment,
@@ -158,6 +160,18 @@ class TestGolden:
         found = read_wal((HERE / "disk.wal").read_bytes())
         assert [batch.number for batch in found] == [5, 6]
         assert [list(batch.sections) for batch in found] == make_disk.sections()
+
+    def test_the_wal_that_was_written_over(self) -> None:
+        data = (HERE / "disk-4.wal").read_bytes()
+        found = read_wal(data)
+        assert [batch.number for batch in found] == [5, 6]
+        assert [list(batch.sections) for batch in found] == make_disk.sections()
+        head = Head.from_bytes(data, "a/path")
+        assert (head.first, first_batch(Bytes(data), head)) == (0, 5)
+        end = found[-1].end
+        assert data.find(make_disk.OLD_NONCE, end) > end
+        assert not bytes_behind(data, head, end)
+        assert bytes_behind(data, head, found[0].end) == range(found[0].end, end)
 
     def test_the_segment(self) -> None:
         found = read_segment((HERE / "disk.seg").read_bytes())
@@ -233,7 +247,8 @@ class TestAnyBytes:
 
     @given(st.data())
     def test_wal(self, data: st.DataObject) -> None:
-        found = value_of(lambda: read_wal(data.draw(damaged(make_disk.wal()))))
+        stored = data.draw(st.sampled_from([make_disk.wal(), make_disk.wal_written_over()]))
+        found = value_of(lambda: read_wal(data.draw(damaged(stored))))
         sections = [list(batch.sections) for batch in found or []]
         assert sections == make_disk.sections()[: len(sections)]
 
@@ -364,7 +379,7 @@ class TestFramesWithAnyContent:
     def test_a_batch(self, data: st.DataObject, body: bytes) -> None:
         whole = make_disk.wal()
         head = Head.from_bytes(whole, "a/path")
-        found: list[Frame] = list(frames(whole, head, "a/path", lambda _: True))
+        found: list[Frame] = list(frames(whole, head.nonce, head.first, "a/path", lambda _: True))
         descriptor = data.draw(st.binary(max_size=80) | damaged(bytes(found[0].descriptor)))
         assert len(read_wal(self.frame(descriptor, body))) <= 1
 

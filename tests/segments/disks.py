@@ -208,6 +208,14 @@ class WatchedFiles(LocalFiles):
         self.enter("open", path)
         return WatchedFile(self, path, super().open(path))
 
+    def open_again(self, path: str) -> File:
+        self.enter("open", path)
+        return WatchedFile(self, path, super().open_again(path))
+
+    def rename(self, path: str, to: str) -> None:
+        self.enter("rename", path)
+        super().rename(path, to)
+
     def remove(self, path: str) -> None:
         self.enter("remove", path)
         super().remove(path)

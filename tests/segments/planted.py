@@ -15,11 +15,11 @@ import msgspec
 from simulation.planting import plant
 from stratalog.indexset import INDEX_MAX, IndexSet
 from stratalog.segments import disk
-from stratalog.segments.format import frame
+from stratalog.segments.format import frame, wal_file
 from stratalog.segments.format.entries import Entries, Heads
 from stratalog.segments.format.frame import Frame
 from stratalog.segments.format.layout import Layout, PartitionLayout, SegmentFile
-from stratalog.segments.format.wal_file import batch_parts
+from stratalog.segments.format.wal_file import batch_parts, wal_path
 from stratalog.segments.inspect import check_wal
 from stratalog.segments.inspect.check import DiskCheck
 from stratalog.segments.inspect.check_wal import WalCheck
@@ -32,18 +32,19 @@ from stratalog.segments.maintenance.flush_wal import WalFlusher
 from stratalog.segments.notes import Notes
 from stratalog.segments.partition import Partition
 from stratalog.segments.read.memtable import Memtable
-from stratalog.segments.recover import find_files
+from stratalog.segments.recover import find_files, read_wal
 from stratalog.segments.write_ahead import journal, read_journal
+from stratalog.segments.write_ahead.next_wal import NextWal, OpenWal
 from stratalog.segments.write_ahead.read_journal import Replayed, replay_journal
-from stratalog.segments.write_ahead.wal import Wal, Write, _OpenWal
-from stratalog.testing.disk_faults import SimulatedFile
+from stratalog.segments.write_ahead.wal import Wal, Write
+from stratalog.testing.disk_faults import SimulatedFile, SimulatedFiles
 
 
 @contextmanager
 def acknowledge_before_the_sync() -> Iterator[None]:
     """A write counts when the kernel has it."""
 
-    def hasty(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
+    def hasty(self: Wal, current: OpenWal, writes: list[Write]) -> None:
         parts = batch_parts(
             current.nonce,
             self.next_batch,
@@ -142,7 +143,7 @@ def span_forgotten_in_a_segment() -> Iterator[None]:
 def sections_in_batches_of_their_own() -> Iterator[None]:
     """A write of several partitions is divided."""
 
-    def divided(self: Wal, current: _OpenWal, writes: list[Write]) -> None:
+    def divided(self: Wal, current: OpenWal, writes: list[Write]) -> None:
         for write in writes:
             for section in write.sections:
                 parts = batch_parts(current.nonce, self.next_batch, [section])
@@ -313,4 +314,121 @@ def any_checksum_fits() -> Iterator[None]:
         return Frame(number, data[start : start + size], data[start + size : end], position, end)
 
     with plant(frame, "frame_at", trusting), plant(read_journal, "frame_at", trusting):
+        yield
+
+
+# WAL files that are prepared ahead and written over
+
+
+@contextmanager
+def prepared_is_taken_for_begun() -> Iterator[None]:
+    """What a former life has left in a prepared file is taken for its first batch, torn."""
+
+    def careless(data: bytes, _: frame.Head, end: int) -> range:
+        return frame.not_zero(data, end)
+
+    with plant(read_wal, "bytes_behind", careless):
+        yield
+
+
+@contextmanager
+def any_life_counts() -> Iterator[None]:
+    """A frame counts, whatever life of its file it is of."""
+    whole, first = frame.frame_at, frame.first_number
+
+    def of_any_life(data: memoryview, position: int, _: bytes | None) -> Frame | None:
+        return whole(data, position, None)
+
+    def first_of_any_life(file: File, _: bytes) -> int | None:
+        return first(file, file.read_at(frame.HEAD_BYTES + 8, 8))
+
+    with (
+        plant(frame, "frame_at", of_any_life),
+        plant(wal_file, "first_number", first_of_any_life),
+    ):
+        yield
+
+
+@contextmanager
+def nonce_stays() -> Iterator[None]:
+    """A file that is written over keeps its nonce."""
+    made = NextWal._new_head
+
+    def with_old_nonce(self: NextWal, first: int) -> tuple[frame.Head, str]:
+        head, _ = made(self, first)
+        nonce = bytes(range(1, 9))
+        return dataclasses.replace(head, nonce=nonce), wal_path(head.number, nonce.hex())
+
+    with plant(NextWal, "_new_head", with_old_nonce):
+        yield
+
+
+@contextmanager
+def written_over_before_the_record() -> Iterator[None]:
+    """A file is written over when its segments are written, not when the journal says so."""
+
+    def hasty(self: WalFlusher, sources: Sequence[Any], paths: list[str]) -> list[Any]:
+        written = WRITE(self, sources, paths)
+        for wal in self._journal.layout.wals:
+            if sources and wal.number == sources[0].wal:
+                file = self._context.files.open_again(wal.path)
+                file.write_at(frame.HEAD_BYTES, bytes(100))
+                file.sync()
+                file.close()
+        return written
+
+    with plant(WalFlusher, "_write", hasty):
+        yield
+
+
+@contextmanager
+def named_before_its_head() -> Iterator[None]:
+    """A file that is written over gets its new name first, and then its new head."""
+    rename, open_again = SimulatedFiles.rename, SimulatedFiles.open_again
+    names: dict[str, str] = {}
+
+    def renamed_already(self: SimulatedFiles, path: str, to: str) -> None:
+        if not path.startswith("wal/"):
+            rename(self, path, to)
+
+    def rename_first(self: SimulatedFiles, path: str) -> SimulatedFile:
+        if path.startswith("wal/") and path in names:
+            rename(self, path, names[path])
+            self.sync_folder("wal")
+            return open_again(self, names[path])
+        return open_again(self, path)
+
+    made = NextWal._new_head
+
+    def foretold(self: NextWal, first: int) -> tuple[frame.Head, str]:
+        head, path = made(self, first)
+        flushed = self._context.files.list("wal")
+        names.clear()
+        names.update({f"wal/{name}": path for name in flushed})
+        return head, path
+
+    with (
+        plant(NextWal, "_new_head", foretold),
+        plant(SimulatedFiles, "rename", renamed_already),
+        plant(SimulatedFiles, "open_again", rename_first),
+    ):
+        yield
+
+
+@contextmanager
+def prepared_after_a_failure() -> Iterator[None]:
+    """After a batch that failed, the file that was prepared is taken like any other."""
+    with plant(NextWal, "take_new", NextWal.take):
+        yield
+
+
+@contextmanager
+def trailer_is_believed() -> Iterator[None]:
+    """The end of a batch is not looked at."""
+    decode = wal_file._batch
+
+    def trusting(found: Frame, end: bytes, path: str) -> wal_file.Batch:
+        return decode(found, bytes(found.body[-len(end) :]), path)
+
+    with plant(wal_file, "_batch", trusting):
         yield

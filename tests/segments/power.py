@@ -228,6 +228,21 @@ def flushing_fails(call: FileCall) -> int | None:
     return errno.ENOSPC if call.path.startswith("seg/") and call.operation == "create" else None
 
 
+def fail_next_sync(files: SimulatedFiles) -> None:
+    """Of the WAL. From now on nothing is flushed."""
+    number = len(files.calls)
+
+    def rule(call: FileCall) -> int | None:
+        is_sync = call.operation == "sync" and call.path.startswith("wal/")
+        if is_sync and call.number > number and not failed:
+            failed.append(call)
+            return 5
+        return flushing_fails(call)
+
+    failed: list[FileCall] = []
+    files.fail_if(rule)
+
+
 async def go_on(witness: Witness) -> None:
     """Everything that a node does, on all partitions: it works, and leaves nothing behind."""
     await witness.create("later")

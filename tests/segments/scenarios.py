@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from segments.power import OPTIONS, Scenario, flushing_fails
-from segments.witness import Witness
+from segments.power import OPTIONS, Scenario, fail_next_sync, flushing_fails
+from segments.witness import Witness, next_wal_prepared
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, Entry, notes
 from stratalog.segments.write_ahead import journal
@@ -84,6 +84,24 @@ async def writing_with_roll_over(witness: Witness) -> None:
             witness.append("b", payloads("b", 100 * turn, 2)),
             witness.append("a", payloads("a", 100 * turn + 3, 1, size=400)),
         )
+
+
+async def writing_over(witness: Witness) -> None:
+    """Roll-overs to prepared files: first a new one, then those that were flushed."""
+    for turn in range(1, 6):
+        await witness.append("a", payloads("a", 100 * turn, 1, size=400))
+        await next_wal_prepared(witness.disk)
+        await witness.append("b", payloads("b", 100 * turn, 1, size=60))
+        await witness.disk._engine.flusher.drain()
+
+
+async def failing_while_writing_over(witness: Witness) -> None:
+    """The last of these batches cannot be synced, and is written again to a new file."""
+    await writing_over(witness)
+    fail_next_sync(witness.files)
+    await witness.append("a", payloads("a", 900, 1, size=100))
+    await witness.append("b", payloads("b", 900, 1))
+    witness.files.fail_if(None)
 
 
 async def sparse_writing(witness: Witness) -> None:
@@ -171,6 +189,20 @@ async def recovery(witness: Witness) -> None:
     await witness.disk.flush()
 
 
+async def recovery_beside_a_prepared_file(witness: Witness) -> None:
+    """The same, where files that were written over and a prepared one are found."""
+    await recovery(witness)
+
+
+async def written_over(witness: Witness) -> None:
+    """None of the last files is flushed, and the next one is prepared."""
+    await two_partitions(witness)
+    await writing_over(witness)
+    witness.files.fail_if(flushing_fails)
+    await witness.append("a", payloads("a", 700, 2, size=200))
+    await next_wal_prepared(witness.disk)
+
+
 async def much_to_recover(witness: Witness) -> None:
     """WAL files of which one overwrites what others have, and segments, and none is flushed."""
     await witness.create("a")
@@ -235,6 +267,7 @@ async def merging(witness: Witness) -> None:
 SCENARIOS = [
     Scenario(birth, is_opened_before=False),
     Scenario(writing_with_roll_over, two_partitions),
+    Scenario(writing_over, two_partitions),
     Scenario(sparse_writing, two_partitions),
     Scenario(flush, several_segments, is_opened_before=False),
     Scenario(overwriting, several_segments),
@@ -249,12 +282,17 @@ SCENARIOS = [
     Scenario(spans, two_partitions),
     Scenario(together, two_partitions),
     Scenario(merging, small_segments, options=MERGING),
+    Scenario(recovery_beside_a_prepared_file, written_over, is_opened_before=False),
 ]
 CLOSING = Scenario(closing_and_opening, two_partitions)
+FAILING = Scenario(failing_while_writing_over, two_partitions)
+ALL = [*SCENARIOS, CLOSING, FAILING]
 
 
 WRITING = [
-    scenario for scenario in SCENARIOS if scenario.step in (writing_with_roll_over, overwriting)
+    scenario
+    for scenario in SCENARIOS
+    if scenario.step in (writing_with_roll_over, writing_over, overwriting)
 ]
 
 

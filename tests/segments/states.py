@@ -10,20 +10,21 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
 
-from segments.power import flushing_fails, play
+from segments.power import fail_next_sync, flushing_fails, play
+from segments.witness import next_wal_prepared
 from stratalog.errors import Corrupt, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entries
 from stratalog.segments.format.clean_close import CLOSED
 from stratalog.segments.format.data_directory import DISK
-from stratalog.segments.format.frame import HEAD_BYTES, Head, find_frame, frame_head
+from stratalog.segments.format.frame import HEAD_BYTES, Head, find_frame, frame_at, frame_head
 from stratalog.segments.format.layout import (
     Edit,
     Layout,
@@ -33,8 +34,9 @@ from stratalog.segments.format.layout import (
     decode_edit,
     encode_edit,
 )
+from stratalog.segments.format.wal_file import batch_parts, batches
 from stratalog.segments.inspect import disk_snapshot
-from stratalog.segments.write_ahead import journal
+from stratalog.segments.write_ahead import journal, next_wal
 from stratalog.segments.write_ahead.read_journal import replay_journal
 from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
 
@@ -62,6 +64,22 @@ class State:
 
     def layout(self) -> Layout:
         return layout_of(self.files)
+
+    def is_of_a_former_life(self, path: str, at: int) -> bool:
+        """Whether a byte lies behind all that a WAL file that was prepared ahead has of its own."""
+        return path in self.own_ends and at >= self.own_ends[path]
+
+    @cached_property
+    def own_ends(self) -> dict[str, int]:
+        """Of the WAL files that were prepared ahead."""
+        ends = {}
+        for wal in self.layout().wals:
+            data = content(self.copy(), wal.path)
+            head = Head.from_bytes(data, wal.path)
+            if not head.first:
+                last = data.rfind(head.nonce)
+                ends[wal.path] = max(HEAD_BYTES, last + 12)
+        return ends
 
     def reached(self) -> list[str]:
         """The files that count, as a reader reaches them."""
@@ -98,6 +116,13 @@ def tiny() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def unprepared() -> Iterator[None]:
+    """No WAL file is prepared ahead: as in a directory that is hardly written."""
+    with patch.object(next_wal, "PREPARED_AT", 0):
+        yield
+
+
 # What a life consists of
 
 
@@ -129,19 +154,8 @@ async def failed_sync(disk: Disk, files: SimulatedFiles) -> None:
     """The last batch of the first WAL file is there again in the second."""
     a = await disk.partition("a")
     await a.append([b"one"])
-    number = len(files.calls)
-
-    def rule(call: FileCall) -> int | None:
-        is_first = call.operation == "sync" and call.path.startswith("wal/")
-        if is_first and call.number > number and not failed:
-            failed.append(call)
-            return 5
-        return flushing_fails(call)
-
-    failed: list[FileCall] = []
-    files.fail_if(rule)
+    fail_next_sync(files)
     await a.append([b"two"])
-    assert failed
     await a.append([b"three"])
 
 
@@ -180,6 +194,55 @@ async def removed(disk: Disk, _files: SimulatedFiles) -> None:
     await disk.remove("a")
 
 
+async def prepared(disk: Disk, files: SimulatedFiles) -> None:
+    """The next file is ready, and not begun."""
+    files.fail_if(flushing_fails)
+    await (await disk.partition("a")).append([b"one" * 30])
+
+
+async def rolled_over(disk: Disk, files: SimulatedFiles) -> None:
+    """A file that was prepared new has some batches."""
+    files.fail_if(flushing_fails)
+    a = await disk.partition("a")
+    await fill_file(disk, 1)
+    await a.append([b"two"])
+    await a.append([b"three"])
+
+
+async def written_over(disk: Disk, _files: SimulatedFiles) -> None:
+    """The last batches lie in a file that was flushed, among batches of its former life."""
+    a = await disk.partition("a")
+    for number in range(1, 4):
+        await fill_file(disk, number)
+        await disk._engine.flusher.drain()
+    assert "000000000001" not in disk._engine.journal.layout.wals[0].path
+    await a.append([b"two"])
+    await a.append([b"three"])
+
+
+async def failed_in_written_over(disk: Disk, files: SimulatedFiles) -> None:
+    """A batch could not be written to such a file, so a new one has it; a prepared one lies
+    between, unused."""
+    await written_over(disk, files)
+    await next_wal_prepared(disk)
+    a = await disk.partition("a")
+    fail_next_sync(files)
+    await a.append([b"four" * 10])
+    assert len(disk._engine.journal.layout.wals) == 3
+    await a.append([b"five"])
+
+
+async def fill_file(disk: Disk, number: int) -> None:
+    """Write to the WAL file with this place in the life of the disk until it is full."""
+    a, wal = await disk.partition("a"), disk._engine.wal
+    while wal._current is None:
+        await a.append([b"begins a file"])
+    opened = wal._current
+    while wal._current is opened:
+        await next_wal_prepared(disk)
+        await a.append([b"%d fills it" % number * 4])
+
+
 SCRIPTS: list[Script] = [
     fresh,
     empty_partition,
@@ -191,6 +254,7 @@ SCRIPTS: list[Script] = [
     compacted,
     removed,
 ]
+PREPARING_SCRIPTS: list[Script] = [prepared, rolled_over, written_over, failed_in_written_over]
 
 
 # Making and looking
@@ -230,6 +294,7 @@ def made(script: Script, *, is_closed: bool) -> SimulatedFiles:
     async def main(simulation: Simulation) -> None:
         disk = await Disk.open(files, OPTIONS, runtime=simulation.runtime)
         await script(disk, files)
+        await next_wal_prepared(disk)
         await disk._engine.file_remover.tasks.end()
         if is_closed:
             await disk.close()
@@ -292,15 +357,19 @@ def states() -> dict[str, State]:
     """All of them, by name."""
     found: dict[str, SimulatedFiles] = {}
     with tiny():
-        for script in SCRIPTS:
-            for is_closed in (False, True):
-                name = f"{script.__name__}-{'closed' if is_closed else 'crashed'}"
-                found[name] = made(script, is_closed=is_closed)
-        found["between-two-copies"] = crashed_at(empty_partition, last_journal_sync)
-        found["two-journals"] = crashed_at(several_batches, second_journal)
+        with unprepared():
+            for script in SCRIPTS:
+                found |= both_ends(script)
+            found["between-two-copies"] = crashed_at(empty_partition, last_journal_sync)
+            found["two-journals"] = crashed_at(several_batches, second_journal)
+        for script in PREPARING_SCRIPTS:
+            found |= both_ends(script)
         described_ = {name: described(name, files) for name, files in found.items()}
         untold = described_["between-two-copies"]
         described_["between-two-copies"] = replace(untold, others=({},))
+        for script in (several_batches, failed_sync):
+            name = f"{script.__name__}-format-3"
+            described_[name] = described(name, as_format_3(found[f"{script.__name__}-crashed"]))
         for script in (empty_partition, several_batches, two_wal_files, checkpointed):
             old = as_format_1(found[f"{script.__name__}-crashed"])
             name = f"{script.__name__}-format-1"
@@ -311,6 +380,15 @@ def states() -> dict[str, State]:
         return described_
 
 
+def both_ends(script: Script) -> dict[str, SimulatedFiles]:
+    return {
+        f"{script.__name__}-{'closed' if is_closed else 'crashed'}": made(
+            script, is_closed=is_closed
+        )
+        for is_closed in (False, True)
+    }
+
+
 def described(name: str, files: SimulatedFiles) -> State:
     is_closed = files.after_kill().exists(CLOSED)
     shown = opened_shows(files.after_kill())
@@ -319,18 +397,31 @@ def described(name: str, files: SimulatedFiles) -> State:
 
 def shown_without_last_batch(files: SimulatedFiles, shown: Shown) -> Shown:
     """As if the last batch of the last WAL file had never been written."""
-    wals = sorted(layout_of(files).wals, key=lambda wal: wal.number)
-    if not wals:
+    last = last_batch_of(files)
+    if last is None:
         return shown
-    data = content(files.after_kill(), wals[-1].path)
-    at = data.rfind(b"SLFR")
-    if at < 0:
-        return shown
+    path, at, end = last
     copy = files.after_kill()
-    copy.damage(wals[-1].path, at, bytes(len(data) - at))
+    copy.damage(path, at, bytes(end - at))
     if copy.exists(CLOSED):
         copy.remove(CLOSED)
     return opened_shows(copy)
+
+
+def last_batch_of(files: SimulatedFiles) -> tuple[str, int, int] | None:
+    """The file of the last batch of the WAL, and where it begins and ends in it."""
+    for wal in sorted(layout_of(files).wals, key=lambda wal: -wal.number):
+        data = content(files.after_kill(), wal.path)
+        head = Head.from_bytes(data, wal.path)
+        at = data.rfind(b"SLFR")
+        while at >= 0 and (frame := frame_at(memoryview(data), at, head.nonce)) is None:
+            at = data.rfind(b"SLFR", 0, at)
+        if at >= 0:
+            assert frame is not None
+            return wal.path, at, frame.end
+        if head.first:
+            return None
+    return None
 
 
 # Format 1
@@ -341,7 +432,7 @@ def as_format_1(files: SimulatedFiles) -> SimulatedFiles:
     old = files.after_kill()
     for path in old.names():
         if path.startswith("wal/"):
-            replace_file(old, path, with_major_1(content(old, path)))
+            replace_file(old, path, with_major(content(old, path), 1))
         elif path.startswith("journal/"):
             replace_file(old, path, journal_of_format_1(content(old, path), path))
     return old
@@ -355,8 +446,26 @@ def replace_file(files: SimulatedFiles, path: str, data: bytes) -> None:
     files.sync_folder(path.partition("/")[0])
 
 
-def with_major_1(data: bytes) -> bytes:
-    return replace(Head.from_bytes(data, ""), major=1).to_bytes() + data[HEAD_BYTES:]
+def with_major(data: bytes, major: int) -> bytes:
+    """A WAL file as that format had it."""
+    head = Head.from_bytes(data, "")
+    parts = [replace(head, major=major).to_bytes()]
+    for batch in batches(data, head, head.first, ""):
+        parts += map(bytes, batch_parts(head.nonce, batch.number, batch.sections, major))
+    return b"".join(parts).ljust(len(data), b"\0")
+
+
+def as_format_3(files: SimulatedFiles) -> SimulatedFiles:
+    """The directory as the version before would have left it: no file is written over."""
+    old = files.after_kill()
+    for path in old.names():
+        data = content(old, path)
+        if path.startswith("wal/"):
+            replace_file(old, path, with_major(data, 3))
+        elif path.startswith("journal/"):
+            head = replace(Head.from_bytes(data, path), major=3)
+            replace_file(old, path, head.to_bytes() + data[HEAD_BYTES:])
+    return old
 
 
 def journal_of_format_1(data: bytes, path: str) -> bytes:

@@ -45,12 +45,18 @@ PLANTS = [
     (planted.span_forgotten_in_a_segment, scenarios.spans),
     (planted.sections_in_batches_of_their_own, scenarios.together),
     (planted.strangers_are_merged, scenarios.merging),
+    (planted.prepared_is_taken_for_begun, scenarios.writing_over),
+    (planted.any_life_counts, scenarios.writing_over),
+    (planted.nonce_stays, scenarios.writing_over),
+    (planted.written_over_before_the_record, scenarios.writing_over),
+    (planted.named_before_its_head, scenarios.writing_over),
+    (planted.prepared_after_a_failure, scenarios.failing_while_writing_over),
 ]
 
 
 @pytest.mark.parametrize(("plant", "step"), PLANTS, ids=lambda each: each.__name__)
 def test_the_matrix_of_crashes_finds_a_planted_bug(plant: Plant, step: Step) -> None:
-    scenario = next(each for each in (*scenarios.SCENARIOS, scenarios.CLOSING) if each.step is step)
+    scenario = next(each for each in scenarios.ALL if each.step is step)
     with plant(), patched(scenario), pytest.raises(FOUND):
         survive_power_loss(scenario, thoroughly=True)
 
@@ -127,6 +133,8 @@ DAMAGE_PLANTS = [
     (planted.closed_is_not_compared, "several_batches-closed"),
     (planted.sizes_are_not_compared, "several_batches-crashed"),
     (planted.doubtful_bytes_are_dropped, "several_batches-crashed"),
+    (planted.trailer_is_believed, "several_batches-crashed"),
+    (planted.trailer_is_believed, "written_over-closed"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -222,6 +223,7 @@ class Witness:
         """Wait until compaction and the removal of files have ended."""
         engine = self.disk._engine
         await engine.compactor.tasks.end()
+        await next_wal_prepared(self.disk)
         await engine.file_remover.tasks.end()
 
     async def check_leftovers(self) -> None:
@@ -231,6 +233,7 @@ class Witness:
         there, named = set(self.files.names()), self._named()
         there = {path for path in there if not path.startswith(f"{DOUBT}/")}
         there -= self.disk._engine.file_remover.failed - named
+        there -= {self.disk._engine.spare.path} - named
         if there != named:
             raise BrokenPromise(f"left over: {there - named}, missing: {named - there}")
 
@@ -243,6 +246,13 @@ class Witness:
             if partition.checkpoint is not None:
                 named.add(live_path(partition.checkpoint.path))
         return named
+
+
+async def next_wal_prepared(disk: Disk) -> None:
+    """Wait until the next WAL file is not being prepared."""
+    preparing = disk._engine.wal._next._preparing
+    if preparing is not None:
+        await asyncio.wait([preparing])
 
 
 def as_written(previous: int, entries: Sequence[Entry]) -> Written:

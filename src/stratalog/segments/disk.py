@@ -303,7 +303,8 @@ async def _recover(engine: Engine, found: Found) -> None:
         engine.wal.next_batch = each.next_batch
         engine.flush_queue.put(each.closed)
         ends.append(each.closed.file_end)
-        last = each
+        if not each.is_unused:
+            last = each
     for partition in engine.partitions.values():
         partition.recovered()
     await engine.notes.recover()
@@ -319,7 +320,7 @@ def _settle(files: FileSystem, found: Found, last: ReplayedWal | None) -> None:
     if not is_closed:
         warn_of_cut(last)
     keep_doubtful(files, doubts_of(found.replayed, last, is_closed=is_closed))
-    make_durable(files, found.layout, last.last_batch if last else range(0))
+    make_durable(files, found.layout, last)
 
 
 def _check_name(name: str) -> None:

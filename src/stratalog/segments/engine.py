@@ -11,7 +11,7 @@ threads only write, read and sync files.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from stratalog.errors import Closed, NotFound, Unavailable
 from stratalog.runtime import Runtime
@@ -31,7 +31,15 @@ from stratalog.segments.partition import Partition
 from stratalog.segments.read import OpenSegments, Reader
 from stratalog.segments.stats import Meters
 from stratalog.segments.submit_together import submit_together
-from stratalog.segments.write_ahead import ClosedWal, FlushQueue, Journal, Replayed, Wal, Write
+from stratalog.segments.write_ahead import (
+    ClosedWal,
+    FlushQueue,
+    Journal,
+    Replayed,
+    SpareWal,
+    Wal,
+    Write,
+)
 
 
 class Engine:
@@ -50,14 +58,20 @@ class Engine:
         self._open_segments = OpenSegments(files, disk, options)
         self.file_remover = FileRemover(files, on_removed=self._open_segments.forget)
         meters = Meters(asyncio.get_running_loop())
+        self.spare = SpareWal(options)
         self.context = context = DiskContext(
-            files, runtime, disk, options, meters, self.file_remover.remove, time_of
+            files, runtime, disk, options, meters, self._remove_files, time_of
         )
         self.reader = Reader(self._open_segments, options)
         self.journal = journal = Journal(context, found)
         self.flush_queue = FlushQueue(options.wal_files_max)
         self.wal = Wal(
-            context, journal, self.flush_queue, on_durable=self._durable, on_failed=self._failed
+            context,
+            journal,
+            self.flush_queue,
+            self.spare,
+            on_durable=self._durable,
+            on_failed=self._failed,
         )
         self.compactor = Compactor(context, journal, self._open_segments)
         self._merge_turns = MergeTurns(context, self.compactor)
@@ -65,6 +79,7 @@ class Engine:
             context,
             journal,
             self.flush_queue,
+            self.spare,
             self.wal.back_pressure,
             self.partitions,
             self._merge_turns.flushed,
@@ -120,9 +135,11 @@ class Engine:
             task.cancel()
         ended = await asyncio.gather(*self._loops, return_exceptions=True)
         await self.flusher.close()
+        wals = await self.wal.close()
         journal = await self.journal.close()
+        if (spare := self.spare.close()) is not None:
+            self.file_remover.remove([spare])
         await self.file_remover.tasks.end()
-        wals = self.wal.close()
         await self.reader.tasks.end()
         self._open_segments.close()
         if journal is None or wals is None or not all(map(_is_cancelled, ended)):
@@ -135,6 +152,9 @@ class Engine:
         if not ends.keys() >= set(named):
             return None
         return CleanClose(self.journal.number, journal, tuple(ends[path] for path in named))
+
+    def _remove_files(self, paths: Sequence[str]) -> None:
+        self.file_remover.remove(self.spare.without_kept(paths))
 
     def _durable(self, wal: int, writes: list[Write]) -> None:
         written: dict[int, Partition] = {}

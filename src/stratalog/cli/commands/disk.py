@@ -147,6 +147,7 @@ def _show_info(report: DiskReport) -> None:
         f"WAL: {output.count(len(report.wals), 'file')} of "
         f"{output.size(sum(wal.bytes for wal in report.wals))} with "
         f"{'1 entry' if waiting == 1 else f'{waiting:,} entries'} not yet in segments"
+        f"{'; the last one is prepared for later' if _is_last_prepared(report) else ''}"
     )
     if report.partitions:
         table = output.table(*TITLES, right=TITLES[1:], fold=TITLES[:1])
@@ -162,6 +163,10 @@ def _show_info(report: DiskReport) -> None:
         where = doubt.path if doubt.is_kept else f"{doubt.path} from byte {doubt.position:,} on"
         what = "kept aside" if doubt.is_kept else "the next opening keeps them aside"
         output.say(f"{output.count(doubt.bytes, 'doubtful byte')} in {where}: {what}")
+
+
+def _is_last_prepared(report: DiskReport) -> bool:
+    return bool(report.wals) and report.wals[-1].is_prepared
 
 
 def _row(each: PartitionReport) -> list[str]:
@@ -261,5 +266,5 @@ def _say_leftovers(leftovers: Sequence[str]) -> None:
     _say_paths(
         leftovers,
         f"{output.count(len(leftovers), 'file')} that no record names: "
-        "the next opening removes them, unless a node is just making them",
+        "the next opening removes them, unless a node is making them or keeps them for later",
     )

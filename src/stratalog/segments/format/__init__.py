@@ -103,6 +103,10 @@ from stratalog.segments.format.wal_file import (
     batch_parts,
     batches,
     batches_anywhere,
+    bytes_behind,
     described_batches,
+    first_batch,
+    major_of,
+    nonce_in,
     wal_path,
 )

@@ -7,7 +7,8 @@
 
 The kind defines ``number`` and ``first``. A newer major is refused, a newer minor is read. Journals
 and WAL files have a major of their own: with 2 came the size in their first record, and the second
-copy of each record of a journal; with 3, entries with spans. Segments with these have 2.
+copy of each record of a journal; with 3, entries with spans; with 4, WAL files that are written
+over. Segments with spans have 2.
 
 **Frames** follow the head of a file that grows: WAL files and journals.
 
@@ -19,6 +20,8 @@ are two cases of a frame that does not fit:
 
 1. No complete frame with this nonce and the same or a higher number follows. It is the end.
 2. One follows. Synced data is damaged, and nothing may be guessed.
+
+Frames with another nonce are of a former life of the file, and count for nothing.
 """
 
 from __future__ import annotations
@@ -29,14 +32,17 @@ from dataclasses import dataclass
 
 from stratalog.errors import Corrupt, Invalid
 from stratalog.segments.format.checksum import crc32
+from stratalog.segments.io import File
 
 MAJOR, MINOR = 1, 0
-GROWING_MAJOR = 3
+GROWING_MAJOR = 4
 """Of files that grow: journals and WAL files."""
 SIZED_MAJOR = 2
 """From this on, journals and WAL files have a size from the start, and records come twice."""
 SPANS_MAJOR = 3
 """From this on, an entry in a WAL file may cover several indexes."""
+TRAILER_MAJOR = 4
+"""From this on, a WAL file may be written over, and its batches have a trailer with its nonce."""
 SEGMENT_MAJOR = 2
 """From this on, an entry in a segment may cover several indexes."""
 HEAD_BYTES = 64
@@ -123,21 +129,21 @@ def frame_head(nonce: bytes, number: int, descriptor: bytes, body_bytes: int) ->
 
 
 def frames(
-    data: bytes, head: Head, path: str, is_whole: Callable[[Frame], bool]
+    data: bytes, nonce: bytes, first: int, path: str, is_whole: Callable[[Frame], bool]
 ) -> Iterator[Frame]:
-    """The frames of a file up to its end or torn end.
+    """The frames of a file, from a number on, up to its end or torn end.
 
     ``is_whole`` verifies the body. ``Corrupt``, with the place, if a damaged frame is not the end.
     """
     view = memoryview(data)
-    position, number = HEAD_BYTES, head.first
+    position, number = HEAD_BYTES, first
     while True:
-        frame = frame_at(view, position, head.nonce)
+        frame = frame_at(view, position, nonce)
         if frame is None or frame.number != number or not is_whole(frame):
             break
         yield frame
         position, number = frame.end, number + 1
-    later = find_frame(data, position + 1, head.nonce, number)
+    later = find_frame(data, position + 1, nonce, number)
     if later is not None:
         raise damaged_before(later, path, position, number)
 
@@ -159,6 +165,8 @@ def find_frame(data: bytes, position: int, nonce: bytes | None, number: int) -> 
 
     Without a nonce: of any file.
     """
+    if nonce is not None and data.find(nonce, position) < 0:
+        return None  # quickly, in a file that is full of frames of a former life
     view = memoryview(data)
     while (position := data.find(_FRAME_MAGIC, position)) >= 0:
         frame = frame_at(view, position, nonce)
@@ -183,6 +191,29 @@ def frame_at(data: memoryview, position: int, nonce: bytes | None) -> Frame | No
         return None
     body = data[start + size : start + size + body_bytes]
     return Frame(number, descriptor, body, position, start + size + body_bytes)
+
+
+def first_number(file: File, nonce: bytes) -> int | None:
+    """The number of the first frame of a file, if it begins with one of this nonce.
+
+    Only the head and the descriptor of the frame are read.
+    """
+    start = HEAD_BYTES + FRAME_BYTES
+    front = file.read_at(HEAD_BYTES, FRAME_BYTES)
+    if len(front) < FRAME_BYTES:
+        return None
+    magic, size, found, number, _, crc = _FRAME.unpack(front)
+    if magic != _FRAME_MAGIC or found != nonce or start + size > file.size():
+        return None
+    return number if crc == crc32(file.read_at(start, size), crc32(front[:-4])) else None
+
+
+def declared_end(data: bytes, position: int) -> int:
+    """Where the frame at a position ends if its head is right; at most the end of the file."""
+    if position + FRAME_BYTES > len(data):
+        return len(data)
+    _, size, _, _, body_bytes, _ = _FRAME.unpack_from(data, position)
+    return min(len(data), position + FRAME_BYTES + int(size) + int(body_bytes))
 
 
 def not_zero(data: bytes, start: int) -> range:

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from stratalog.errors import Corrupt
+from stratalog.errors import Corrupt, Unavailable
 from stratalog.indexset import IndexSet
 from stratalog.ordered import gather_bounded
 from stratalog.segments.format import (
@@ -30,7 +30,13 @@ from stratalog.segments.format import (
 )
 from stratalog.segments.inspect.check_wal import WalCheck
 from stratalog.segments.inspect.damage import CheckReport, DiskDamage, DiskDamageKind
-from stratalog.segments.inspect.disk_snapshot import DiskSnapshot, Where, name_of, take_snapshot
+from stratalog.segments.inspect.disk_snapshot import (
+    ATTEMPTS_MAX,
+    DiskSnapshot,
+    Where,
+    name_of,
+    take_snapshot,
+)
 from stratalog.segments.inspect.replayed_log import ReplayedLog
 from stratalog.segments.io import File, ReadableFiles, in_thread, opened, read_file, typed_errors
 from stratalog.segments.recover import size_of
@@ -233,24 +239,56 @@ class DiskCheck:
     # The WAL, replayed onto the partitions
 
     def _logs(self) -> None:
-        """In a thread: check the logs as a node would find them."""
+        """In a thread: check the logs as a node would find them.
+
+        A node may write over a WAL file that was flushed since the snapshot. Then the logs are
+        checked as they are now.
+        """
+        with contextlib.ExitStack() as later:
+            seen = self._seen
+            for _ in range(ATTEMPTS_MAX):
+                damages: list[DiskDamage] = []
+                read: list[tuple[int, int]] = []
+                self._check_logs(seen, damages.append, lambda *each, to=read: to.append(each))
+                if not seen.is_written_over:
+                    break
+                seen = seen.again()
+                later.callback(seen.files.close)
+            else:
+                raise Unavailable(
+                    "the WAL files change faster than they can be read",
+                    hint="A node is busy there. Retry.",
+                    path=self._seen.journal.path,
+                )
+        for damage in damages:
+            self._damage(damage)
+        for entries, size in read:
+            self._read(entries, size)
+
+    def _check_logs(
+        self,
+        seen: DiskSnapshot,
+        on_damage: Callable[[DiskDamage], None],
+        on_read: Callable[[int, int], None],
+    ) -> None:
         logs = {}
-        for number, layout in self._seen.layout.partitions.items():
+        for number, layout in seen.layout.partitions.items():
             try:
-                logs[number] = ReplayedLog(self._seen, number)
+                logs[number] = ReplayedLog(seen, number)
             except Corrupt as error:
                 path, detail = error.path or layout.name, str(error)
-                self._damage(DiskDamage(Kind.SEQUENCE_GAP, path, layout.name, detail=detail))
-        WalCheck(self._seen, self._wrong_files, self._damage, self._read).run(logs)
+                on_damage(DiskDamage(Kind.SEQUENCE_GAP, path, layout.name, detail=detail))
+        wrong_files = self._wrong_files | seen.missing
+        WalCheck(seen, wrong_files, on_damage, on_read).run(logs)
         for log in logs.values():
             if (gap := log.gap) is not None:
                 first, count = gap.after + 1, gap.before - gap.after
-                self._damage(DiskDamage(Kind.SEQUENCE_GAP, gap.path, log.name, first, count))
+                on_damage(DiskDamage(Kind.SEQUENCE_GAP, gap.path, log.name, first, count))
             if missing := log.live - log.indexes:
                 assert log.layout.checkpoint is not None
                 kind, path = Kind.LIVE_MISSING, log.layout.checkpoint.path
                 count, detail = len(missing), repr(missing)
-                self._damage(DiskDamage(kind, path, log.name, missing.first, count, detail=detail))
+                on_damage(DiskDamage(kind, path, log.name, missing.first, count, detail=detail))
 
 
 def _byte_of(index: SegmentIndex, wanted: int) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from stratalog.errors import Corrupt
 from stratalog.segments.format import (
@@ -13,10 +14,9 @@ from stratalog.segments.format import (
     Batch,
     CleanClose,
     FileEnd,
-    Head,
     WalFile,
     batches,
-    not_zero,
+    bytes_behind,
 )
 from stratalog.segments.inspect import disk_snapshot
 from stratalog.segments.inspect.damage import DiskDamage, DiskDamageKind
@@ -24,12 +24,15 @@ from stratalog.segments.inspect.disk_snapshot import READS_OF_DAMAGE, DiskSnapsh
 from stratalog.segments.inspect.replayed_log import ReplayedLog, replay_batches
 from stratalog.segments.io import read_file
 from stratalog.segments.recover import (
+    FoundWal,
     ReplayedWal,
     check_partitions,
     differences,
+    find_wal,
+    must_be_whole_before,
     record_missing,
     unnamed_wals,
-    wal_head,
+    voided_by,
 )
 
 Kind = DiskDamageKind
@@ -80,52 +83,51 @@ class WalCheck:
 
     def _wals(self, logs: Mapping[int, ReplayedLog]) -> list[FileEnd] | None:
         """Where each ends; nothing if one is damaged."""
-        layout = self.seen.layout
-        wals = sorted(layout.wals, key=lambda wal: wal.number)
-        heads = [self._head(wal) for wal in wals]
-        expected: int | None = layout.next_batch
-        ends: list[FileEnd] = []
+        wals = sorted(self.seen.layout.wals, key=lambda wal: wal.number)
+        there = [self._find(wal) for wal in wals]
+        expected: int | None = self.seen.layout.next_batch
+        looks: list[_Look] = []
         is_after_gap = False
-        for place, (wal, head) in enumerate(zip(wals, heads, strict=True)):
-            if head is None:
+        for place, found in enumerate(there):
+            if found is None:
                 expected = None
                 continue
-            if expected is not None and head.first != expected:
-                detail = f"it begins with batch {head.first} instead of {expected}"
-                self._found(Kind.WAL_GAP, wal.path, detail)
+            if expected is not None and found.first not in (expected, None):
+                detail = f"it begins with batch {found.first} instead of {expected}"
+                self._found(Kind.WAL_GAP, found.wal.path, detail)
                 is_after_gap = True
-            following = heads[place + 1] if place + 1 < len(heads) else None
-            is_last = place + 1 == len(wals)
-            look = self._look(wal, head, following.first if following else None, is_last=is_last)
+            look = self._look(found, found.first or expected or 0, there[place + 1 :])
             if look.error is not None or not is_after_gap:
-                self._report(look, is_last=is_last)
-            replay_batches(logs, wal, look.found.batches)
+                looks.append(look)
+            replay_batches(logs, found.wal, look.found.batches)
             self._partitions(look.found)
-            ends.append(look.found.closed.file_end)
             expected = look.found.next_batch if look.error is None else None
-        is_whole = len(ends) == len(wals) and expected is not None and not is_after_gap
-        return ends if is_whole else None
+        self._report_all(looks, is_last_there=not there or there[-1] is not None)
+        is_whole = len(looks) == len(wals) and expected is not None and not is_after_gap
+        return [each.found.closed.file_end for each in looks] if is_whole else None
 
-    def _head(self, wal: WalFile) -> Head | None:
+    def _find(self, wal: WalFile) -> FoundWal | None:
         if wal.path in self.wrong_files:
             return None
         try:
-            return wal_head(self.seen.files, self.seen.disk, wal)
+            return find_wal(self.seen.files, self.seen.disk, wal)
         except Corrupt as error:
             self._found(Kind.WAL_UNREADABLE, wal.path, str(error), byte=0)
             return None
 
-    def _look(self, wal: WalFile, head: Head, following: int | None, *, is_last: bool) -> _Look:
+    def _look(self, found: FoundWal, first: int, later: Sequence[FoundWal | None]) -> _Look:
         """The batches before the first damage, and what is behind them.
 
         A node may be writing to the file, so what seems wrong is read again before it is reported.
         """
-        look = self._read(wal, head, following)
+        is_last = all(each is not None and each.first is None for each in later)
+        voided = None if None in later else voided_by([each for each in later if each])
+        look = self._read(found, first, voided)
         for _ in range(READS_OF_DAMAGE - 1):
             if look.is_clean or (look.error is None and not is_last):
                 break
             time.sleep(disk_snapshot.PAUSE_S)
-            again = self._read(wal, head, following)
+            again = self._read(found, first, voided)
             is_changing = (again.found.next_batch, again.rest) != (look.found.next_batch, look.rest)
             look = again
             if is_changing and look.error is None:
@@ -134,19 +136,30 @@ class WalCheck:
         self.on_read(entries, look.found.size)
         return look
 
-    def _read(self, wal: WalFile, head: Head, following: int | None) -> _Look:
+    def _read(self, found: FoundWal, first: int, voided: int | None) -> _Look:
+        wal = found.wal
         data = read_file(self.seen.files, wal.path)
-        found: list[Batch] = []
+        there: list[Batch] = []
         error: Corrupt | None = None
         try:
-            found.extend(batches(data, head, wal.path))
+            there.extend(batches(data, found.head, first, wal.path))
         except Corrupt as corrupt:
             error = corrupt
-        if following is not None and found and following == found[-1].number:
-            found.pop()  # its sync failed: the next file replaces it
-        rest = not_zero(data, found[-1].end if found else HEAD_BYTES)
-        replayed = ReplayedWal(wal, found, head.first + len(found), len(data), rest)
+        if there and voided == there[-1].number:
+            there.pop()  # its sync failed: the next file replaces it
+        rest = bytes_behind(data, found.head, there[-1].end if there else HEAD_BYTES)
+        replayed = ReplayedWal(found, there, first + len(there), len(data), rest)
         return _Look(replayed, error, data[rest.start : rest.stop])
+
+    def _report_all(self, looks: Sequence[_Look], *, is_last_there: bool) -> None:
+        """A prepared file that was not begun is as if it were not there."""
+        begun = [each for each in looks if each.error is not None or not each.found.is_unused]
+        for look, following in zip_longest(begun, begun[1:]):
+            error = look.error
+            if following is not None and error is None:
+                error = _damaged_before(look.found, following.found)
+            is_last = following is None and is_last_there
+            self._report(replace(look, error=error), is_last=is_last)
 
     def _report(self, look: _Look, *, is_last: bool) -> None:
         wal, rest = look.found.wal, look.found.rest
@@ -215,3 +228,11 @@ class WalCheck:
         if self.seen.is_still_closed:
             for path, why in found:
                 self._found(Kind.CLOSED_DIFFERS, path, why)
+
+
+def _damaged_before(before: ReplayedWal, following: ReplayedWal) -> Corrupt | None:
+    try:
+        must_be_whole_before(before, following)
+    except Corrupt as error:
+        return error
+    return None

@@ -1,7 +1,8 @@
 """A snapshot of a data directory, read-only and without a lock, also beside a running node.
 
 The journal names the files. Files that may be removed soon are opened at once, since an open file
-stays readable when its name is gone. If a file has already gone, there are two cases:
+stays readable when its name is gone, unless it is a WAL file that is written over: then a new
+snapshot is needed. If a file has already gone, there are two cases:
 
 1. The journal has moved on. It is read again.
 2. It has not. The file is missing.
@@ -22,12 +23,15 @@ from stratalog.errors import Corrupt, Invalid, NotFound, Unavailable
 from stratalog.segments.format import (
     DISK,
     FOLDERS,
+    HEAD_BYTES,
     SUFFIXES,
     Checkpoint,
     CleanClose,
+    Head,
     Identity,
     Layout,
     live_path,
+    nonce_in,
     read_checkpoint,
     read_clean_close,
     read_identity,
@@ -65,7 +69,7 @@ class HeldFiles:
     """A data directory that holds some files open: those that may be removed soon."""
 
     def __init__(self, files: ReadableFiles) -> None:
-        self._files = files
+        self.source = files
         self._held: dict[str, File] = {}
 
     def hold_only(self, paths: Sequence[str]) -> None:
@@ -75,11 +79,11 @@ class HeldFiles:
         for path in paths:
             if path not in self._held:
                 with contextlib.suppress(FileNotFoundError):
-                    self._held[path] = self._files.open(path)
+                    self._held[path] = self.source.open(path)
 
     def open(self, path: str) -> File:
         held = self._held.get(path)
-        return self._files.open(path) if held is None else _Borrowed(held)
+        return self.source.open(path) if held is None else _Borrowed(held)
 
     @property
     def paths(self) -> set[str]:
@@ -87,10 +91,10 @@ class HeldFiles:
         return set(self._held)
 
     def exists(self, path: str) -> bool:
-        return self._files.exists(path)
+        return self.source.exists(path)
 
     def list(self, folder: str) -> list[str]:
-        return self._files.list(folder)
+        return self.source.list(folder)
 
     def close(self) -> None:
         while self._held:
@@ -142,6 +146,23 @@ class DiskSnapshot:
                 replayed = replay_journal(self.files, self.disk)
                 return self.layout if replayed is None else replayed.layout
         return self.layout
+
+    @property
+    def is_written_over(self) -> bool:
+        """Whether a node has flushed a WAL file of this snapshot since, and written over it.
+
+        It writes the head first. So what was read before this is asked is of the file as it was.
+        """
+        for wal in self.layout.wals:
+            with contextlib.suppress(FileNotFoundError, Corrupt), opened(self.files, wal.path) as f:
+                nonce = Head.from_bytes(f.read_at(0, HEAD_BYTES), wal.path).nonce
+                if nonce != (nonce_in(wal.path) or nonce):
+                    return not self.is_still_named(wal.path)
+        return False
+
+    def again(self) -> "DiskSnapshot":
+        """What is there now."""
+        return take_snapshot(self.files.source)
 
     def journal_stays(self, is_clean: Callable[[Replayed], bool]) -> bool:
         """Whether the journal is not clean, and nobody is writing it."""

@@ -93,6 +93,8 @@ class WalReport:
     """The size in the file system, where a file is preallocated."""
     batches: int
     entries: int
+    is_prepared: bool = False
+    """Whether it is there for later: nothing has been written to it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,32 +151,46 @@ async def inspect_disk(path: str | os.PathLike[str] | ReadableFiles) -> DiskRepo
 
 
 def _inspect(path: Where) -> DiskReport:
+    """``FileNotFoundError`` if a node has written over a WAL file meanwhile."""
     found = take_snapshot(path)
     with contextlib.closing(found.files):
-        _must_be_there(found)
-        logs = {number: ReplayedLog(found, number) for number in found.layout.partitions}
-        wals, ends, last = [], [], None
-        for each in replay_wal(found.files, found.disk, found.layout):
-            entries = replay_batches(logs, each.wal, each.batches)
-            wals.append(WalReport(each.wal.path, each.size, len(each.batches), entries))
-            ends.append(each.closed.file_end)
+        try:
+            report = _report(found, name_of(path))
+        except Corrupt as error:
+            if found.is_written_over:
+                raise FileNotFoundError from error
+            raise
+        if found.is_written_over:
+            raise FileNotFoundError
+        return report
+
+
+def _report(found: DiskSnapshot, path: str) -> DiskReport:
+    _must_be_there(found)
+    logs = {number: ReplayedLog(found, number) for number in found.layout.partitions}
+    wals, ends, last = [], [], None
+    for each in replay_wal(found.files, found.disk, found.layout):
+        entries = replay_batches(logs, each.wal, each.batches)
+        wals.append(WalReport(each.wal.path, each.size, len(each.batches), entries, each.is_unused))
+        ends.append(each.closed.file_end)
+        if not each.is_unused:
             last = each
-        for log in logs.values():
-            if log.gap is not None:
-                raise log.gap.error(log.name, _ASK_CHECK)
-            log.find_lineage()
-        _must_be_as_closed(found, ends)
-        partitions = [_partition_report(found, log) for log in logs.values()]
-        return DiskReport(
-            path=name_of(path),
-            disk=found.identity.disk,
-            format=found.identity.format,
-            partitions=tuple(sorted(partitions, key=lambda each: each.name)),
-            wals=tuple(wals),
-            leftovers=found.leftovers,
-            closed=found.closed is not None,
-            doubtful=(*_kept(found), *_doubtful(found, last)),
-        )
+    for log in logs.values():
+        if log.gap is not None:
+            raise log.gap.error(log.name, _ASK_CHECK)
+        log.find_lineage()
+    _must_be_as_closed(found, ends)
+    partitions = [_partition_report(found, log) for log in logs.values()]
+    return DiskReport(
+        path=path,
+        disk=found.identity.disk,
+        format=found.identity.format,
+        partitions=tuple(sorted(partitions, key=lambda each: each.name)),
+        wals=tuple(wals),
+        leftovers=found.leftovers,
+        closed=found.closed is not None,
+        doubtful=(*_kept(found), *_doubtful(found, last)),
+    )
 
 
 def _must_be_as_closed(found: DiskSnapshot, ends: Sequence[FileEnd]) -> None:

@@ -35,6 +35,9 @@ SMALL_PART_BYTES = 1024
 JOINED_BYTES = 512 * 1024
 """Joined parts are kept below this size: see ``_in_fewer_parts``."""
 
+SYNC_EACH_BYTES = 4 * 1024 * 1024
+"""About how many bytes of a new file wait for their sync at most."""
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNKNOWN_CALL = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -313,19 +316,38 @@ def write_file(files: FileSystem, path: str, parts: Iterable[Buffer]) -> int:
 
 
 def write_pieces(files: FileSystem, path: str, pieces: Iterable[Sequence[Buffer]]) -> int:
-    """As ``write_file``. Each piece is written before the next one is requested."""
+    """As ``write_file``. Each piece is written before the next one is requested.
+
+    It is synced as it grows, so that the sync of another file never waits for all of it.
+    """
     file = files.create(path)
     try:
         with contextlib.closing(file):
-            size = 0
-            for piece in pieces:
-                size += file.write_at(size, *piece)
+            size = synced = 0
+            for step in _steps(pieces):
+                size += file.write_at(size, *step)
+                if size - synced >= SYNC_EACH_BYTES:
+                    file.sync()
+                    synced = size
             file.sync()
     except Exception:  # also one that was raised while a piece was made
         with contextlib.suppress(OSError):
             files.remove(path)
         raise
     return size
+
+
+def _steps(pieces: Iterable[Sequence[Buffer]]) -> Iterator[Sequence[Buffer]]:
+    """The pieces, the large ones in parts of about ``SYNC_EACH_BYTES``."""
+    for piece in pieces:
+        start = size = 0
+        for at, part in enumerate(piece, 1):
+            size += len(part)
+            if size >= SYNC_EACH_BYTES:
+                yield piece[start:at]
+                start, size = at, 0
+        if start < len(piece) or not piece:
+            yield piece[start:]
 
 
 def opened(files: ReadableFiles, path: str) -> contextlib.closing[File]:

@@ -1,4 +1,5 @@
-"""The flush: the entries of a closed WAL file become segments, then the WAL file is deleted.
+"""The flush: the entries of a closed WAL file become segments, then the WAL file is deleted, or
+kept as the spare.
 
 For each partition the flusher writes the entries of the file that are needed: the live ones, and
 all above the checkpoint. It uses the live set of the current checkpoint. If a newer checkpoint
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from stratalog.errors import Closed, StratalogError, Unavailable
+from stratalog.errors import Closed, Full, StratalogError, Unavailable
 from stratalog.indexset import IndexSet
 from stratalog.segments.context import DiskContext
 from stratalog.segments.format import (
@@ -28,7 +29,6 @@ from stratalog.segments.format import (
     FlushedPart,
     Layout,
     SegmentFile,
-    WalFile,
     divided,
     joined,
 )
@@ -36,7 +36,13 @@ from stratalog.segments.io import Tasks, in_thread, typed
 from stratalog.segments.maintenance.choose_segments import needed
 from stratalog.segments.maintenance.write_segment import SegmentName, write_segment
 from stratalog.segments.read import DurableLog, Memtable
-from stratalog.segments.write_ahead import BackPressure, FlushQueue, Journal
+from stratalog.segments.write_ahead import (
+    BackPressure,
+    ClosedWal,
+    FlushQueue,
+    Journal,
+    SpareWal,
+)
 
 RETRY_S_FIRST = 0.1
 RETRY_S_LONGEST = 10.0
@@ -77,6 +83,7 @@ class WalFlusher:
     _context: DiskContext
     _journal: Journal
     _queue: FlushQueue
+    _spare: SpareWal
     _back_pressure: BackPressure
     _logs: Mapping[int, DurableLog]
     """The partitions by number. It changes as they are created and removed."""
@@ -121,9 +128,11 @@ class WalFlusher:
                 wal = oldest.file
                 self._tries += 1
                 try:
-                    await self._tasks.run(self._flush(wal, oldest.next_batch))
+                    await self._tasks.run(self._flush(oldest))
                 except Exception as error:  # noqa: BLE001 - the WAL has all entries: retry
                     queue.failure, self._failed_try = _as_ours(error), self._tries
+                    if isinstance(queue.failure, Full):
+                        self._make_room()
                     log.warning("%s is not flushed: %s", wal.path, queue.failure)
                     wait_s = min(wait_s * 2, RETRY_S_LONGEST)
                     self._end_try()
@@ -133,11 +142,18 @@ class WalFlusher:
                 self._back_pressure.grant()
                 self._end_try()
 
+    def _make_room(self) -> None:
+        """On a full disk segments need the room of the spare."""
+        spare = self._spare.take()
+        if spare is not None:
+            self._context.remove_files([spare])
+
     def _end_try(self) -> None:
         tried, self._tried = self._tried, asyncio.Event()
         tried.set()
 
-    async def _flush(self, wal: WalFile, next_batch: int) -> None:
+    async def _flush(self, closed: ClosedWal) -> None:
+        wal = closed.file
         began = self._context.meters.loop.time()
         tables = {
             number: table
@@ -154,12 +170,13 @@ class WalFlusher:
 
         def record(layout: Layout) -> Flushed:
             present = {each: tables[each] for each in tables if layout.find(each) is not None}
-            return Flushed(wal.number, next_batch, _parts(present, written))
+            return Flushed(wal.number, closed.next_batch, _parts(present, written))
 
         def applied(_: Edit) -> None:
             for number in tables:
                 if number in self._logs:
                     self._logs[number].drop_table(wal.number)
+            self._spare.offer(closed)
             self._back_pressure.release(wal.number)
 
         await self._journal.commit(record, creates=paths, then=applied)

@@ -34,9 +34,12 @@ from stratalog.segments.recover.find_files import (
 )
 from stratalog.segments.recover.match_closed import differences, must_match
 from stratalog.segments.recover.read_wal import (
+    FoundWal,
     ReplayedWal,
     check_partitions,
+    find_wal,
+    must_be_whole_before,
     replay_wal,
-    wal_head,
+    voided_by,
 )
 from stratalog.segments.recover.settle import make_durable, put_back_closed, remove_leftovers

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stratalog.errors import Corrupt
+from stratalog.errors import Corrupt, Invalid
 from stratalog.indexset import IndexSet
 from stratalog.segments.format import (
     FOLDERS,
     Checkpoint,
     CleanClose,
+    Head,
     Layout,
     batches_anywhere,
     live_path,
+    nonce_in,
     read_checkpoint,
     read_clean_close,
 )
@@ -92,8 +95,20 @@ def unnamed_wals(files: ReadableFiles, layout: Layout) -> Iterator[str]:
         number = name.partition(".")[0]
         if number.isascii() and number.isdecimal() and int(number) < layout.next_wal:
             continue
-        if any(batches_anywhere(read_file(files, path), path)):
+        if has_batches(files, path):
             yield path
+
+
+def has_batches(files: ReadableFiles, path: str) -> bool:
+    """Whether a WAL file has a whole batch of its own, not of a former life.
+
+    Its nonce is in its name and in its head.
+    """
+    data = read_file(files, path)
+    nonces = {nonce_in(path)}
+    with contextlib.suppress(Corrupt, Invalid):
+        nonces.add(Head.from_bytes(data, path).nonce)
+    return any(any(batches_anywhere(data, nonce, path)) for nonce in nonces if nonce)
 
 
 def record_missing(path: str) -> Corrupt:

@@ -1,12 +1,15 @@
 """Replaying the WAL files that the journal names.
 
-What follows the last whole batch of a file, if that is not zeros:
+What is behind the last whole batch of a file (``bytes_behind``):
 
-1. *In a file that is not the last.* The head of the next file repeats how many batches came before
-   it. If they are there, the rest is of a write that failed, and counts for nothing. If not, they
-   were acknowledged and are damaged: ``Corrupt``.
+1. *In a file that another one follows.* The next file says how many batches came before it: in its
+   head, or, if it was prepared ahead, by its first batch. If they are there, the rest is of a write
+   that failed, and counts for nothing. If not, they were acknowledged and are damaged: ``Corrupt``.
 2. *In the last file.* A batch that was torn, or one that was acknowledged and is damaged. Nothing
    can tell these apart.
+
+A file that was prepared ahead and has nothing of its own was not begun. Then the file before it may
+be the last. It is begun only when that one has nothing behind its last batch.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from stratalog.segments.format import (
     Layout,
     WalFile,
     batches,
-    not_zero,
+    bytes_behind,
+    first_batch,
+    nonce_in,
 )
 from stratalog.segments.io import ReadableFiles, opened, read_file
 from stratalog.segments.write_ahead import ClosedWal
@@ -32,15 +37,43 @@ _RESTORE = "Keep the data directory. Restore this node's data from other replica
 
 
 @dataclass(frozen=True, slots=True)
+class FoundWal:
+    """A WAL file and its head."""
+
+    wal: WalFile
+    head: Head
+    first: int | None
+    """The number of its first batch, if its head or that batch says it."""
+
+
+def voided_by(later: Sequence[FoundWal]) -> int | None:
+    """The batch from which on a file does not count, as the head of the next one says.
+
+    A file that was prepared ahead says nothing of the kind: it is begun after no failure.
+    """
+    following = next((each for each in later if each.first is not None), None)
+    return following.head.first or None if following else None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayedWal:
     """A WAL file with the batches that count."""
 
-    wal: WalFile
+    found: FoundWal
     batches: Sequence[Batch]
     next_batch: int
     size: int
     rest: range
-    """The bytes behind the last batch that are not zero."""
+    """The bytes behind the last batch that are not zero, nor of a former life of the file."""
+
+    @property
+    def wal(self) -> WalFile:
+        return self.found.wal
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it was prepared ahead and not begun."""
+        return not self.found.head.first and not self.batches and not self.rest
 
     @property
     def last_batch(self) -> range:
@@ -63,34 +96,52 @@ class ReplayedWal:
 def replay_wal(files: ReadableFiles, disk: bytes, layout: Layout) -> Iterator[ReplayedWal]:
     """The WAL files in order. ``Corrupt`` if a batch in the middle is damaged or missing."""
     wals = sorted(layout.wals, key=lambda wal: wal.number)
-    heads = [wal_head(files, disk, wal) for wal in wals]
-    expected, before = layout.next_batch, ""
-    for place, (wal, head) in enumerate(zip(wals, heads, strict=True)):
-        if head.first != expected:
+    found = [find_wal(files, disk, wal) for wal in wals]
+    expected, before = layout.next_batch, None
+    for place, each in enumerate(found):
+        if each.first not in (expected, None):
+            damaged = f"{_place(before)} is damaged, or lacks what followed: " if before else ""
             raise Corrupt(
-                f"{before}{wal.path} begins with batch {head.first} instead of {expected}",
+                f"{damaged}{each.wal.path} begins with batch {each.first} instead of {expected}",
                 hint=_RESTORE,
-                path=wals[place - 1].path if before else wal.path,
+                path=before.wal.path if before else each.wal.path,
                 expected=expected,
-                actual=head.first,
+                actual=each.first,
             )
-        following = heads[place + 1].first if place + 1 < len(heads) else None
-        replayed = replay_one(read_file(files, wal.path), wal, head, following)
+        data = read_file(files, each.wal.path)
+        replayed = replay_one(data, each, expected, voided_by(found[place + 1 :]))
+        if before is not None:
+            must_be_whole_before(before, replayed)
         check_partitions(replayed, layout)
         expected = replayed.next_batch
-        before = (
-            f"{wal.path} is damaged at byte {replayed.last_batch.stop}, or lacks what followed: "
-        )
+        if not replayed.is_unused:
+            before = replayed
         yield replayed
 
 
-def replay_one(data: bytes, wal: WalFile, head: Head, following: int | None) -> ReplayedWal:
-    """One WAL file. ``following`` is the number with which the next one begins."""
-    found = list(batches(data, head, wal.path))
-    if following is not None and found and following == found[-1].number:
-        found.pop()  # its sync failed: the next file replaces it
-    end = found[-1].end if found else HEAD_BYTES
-    return ReplayedWal(wal, found, head.first + len(found), len(data), not_zero(data, end))
+def replay_one(data: bytes, found: FoundWal, first: int, voided: int | None) -> ReplayedWal:
+    """One WAL file, which begins with a batch, and does not count from another one on."""
+    there = list(batches(data, found.head, first, found.wal.path))
+    if there and voided == there[-1].number:
+        there.pop()  # its sync failed: the next file replaces it
+    end = there[-1].end if there else HEAD_BYTES
+    rest = bytes_behind(data, found.head, end)
+    return ReplayedWal(found, there, first + len(there), len(data), rest)
+
+
+def must_be_whole_before(before: ReplayedWal, following: ReplayedWal) -> None:
+    """``Corrupt`` if a prepared file was begun although the one before it ends with a rest."""
+    if before.rest and following.found.first is None and not following.is_unused:
+        raise Corrupt(
+            f"{_place(before)} is damaged: {following.wal.path} was begun after it",
+            hint=_RESTORE,
+            path=before.wal.path,
+            actual=before.last_batch.stop,
+        )
+
+
+def _place(replayed: ReplayedWal) -> str:
+    return f"{replayed.wal.path} at byte {replayed.last_batch.stop}"
 
 
 def check_partitions(replayed: ReplayedWal, layout: Layout) -> None:
@@ -108,7 +159,11 @@ def check_partitions(replayed: ReplayedWal, layout: Layout) -> None:
                 )
 
 
-def wal_head(files: ReadableFiles, disk: bytes, wal: WalFile) -> Head:
+def find_wal(files: ReadableFiles, disk: bytes, wal: WalFile) -> FoundWal:
+    """``Corrupt`` if its head is damaged, or is not of this file."""
     with opened(files, wal.path) as file:
         head = Head.from_bytes(file.read_at(0, HEAD_BYTES), wal.path)
-    return head.must_be(WAL_KIND, disk, wal.path)
+        head.must_be(WAL_KIND, disk, wal.path)
+        if head.nonce != (nonce_in(wal.path) or head.nonce):
+            raise Corrupt(f"{wal.path} has the head of another file", hint=_RESTORE, path=wal.path)
+        return FoundWal(wal, head, first_batch(file, head))

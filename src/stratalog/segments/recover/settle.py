@@ -15,20 +15,22 @@ from stratalog.segments.format import (
 )
 from stratalog.segments.io import FileSystem, write_file
 from stratalog.segments.recover.find_files import Found, read_live
+from stratalog.segments.recover.read_wal import ReplayedWal
 
 log = logging.getLogger(__name__)
 
 
-def make_durable(files: FileSystem, layout: Layout, last_batch: range) -> None:
+def make_durable(files: FileSystem, layout: Layout, last: ReplayedWal | None) -> None:
     """Sync what was replayed, except the journal, whose successor repeats it.
 
     If the last sync of a killed process failed, the kernel takes the pages of its batch for clean,
     and another sync would skip them. So the last batch of the last file is first written again over
     itself, with the same bytes.
     """
+    last_batch = last.last_batch if last else range(0)
     files.sync_folder("")
     for wal in layout.wals:
-        is_last = wal.number == max(each.number for each in layout.wals)
+        is_last = last is not None and wal == last.wal
         file = files.open_again(wal.path) if is_last and last_batch else files.open(wal.path)
         try:
             if is_last and last_batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -122,7 +123,7 @@ def make_plan(files: ReadableFiles) -> Plan:
         file_number=journal.file_number,
         record=journal.highest_record,
         batches=batches,
-        moved=_moved(files, new, journal, is_disk_rewritten=is_disk_rewritten),
+        moved=_moved(files, new, journal, wal.unused, is_disk_rewritten=is_disk_rewritten),
         losses=tuple(losses),
         kept=kept,
     )
@@ -271,10 +272,18 @@ def _wal_numbers(files: ReadableFiles) -> list[int]:
 
 
 def _moved(
-    files: ReadableFiles, new: Layout, journal: Salvaged, *, is_disk_rewritten: bool
+    files: ReadableFiles,
+    new: Layout,
+    journal: Salvaged,
+    unused: Sequence[str],
+    *,
+    is_disk_rewritten: bool,
 ) -> tuple[str, ...]:
-    """All files that do not count any more, and may have something that is given up."""
-    named = new.paths | {live_path(each.path) for each in new.checkpoints.values()}
+    """All files that do not count any more, and may have something that is given up.
+
+    A WAL file that was prepared ahead has nothing. The next opening removes it.
+    """
+    named = new.paths | {*unused} | {live_path(each.path) for each in new.checkpoints.values()}
     listed = [f"{folder}/{name}" for folder in FOLDERS for name in files.list(folder)]
     moved = [path for path in listed if path.endswith(SUFFIXES) and path not in named]
     moved += [path for path in (CLOSED,) if files.exists(path)]

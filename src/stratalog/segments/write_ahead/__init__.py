@@ -15,5 +15,6 @@ from stratalog.segments.write_ahead.read_journal import (
     replay_journal,
     replay_more,
 )
+from stratalog.segments.write_ahead.spare_wal import SpareWal
 from stratalog.segments.write_ahead.wal import GroupWrite, PartitionWrite, Wal, Write
 from stratalog.segments.write_ahead.wal_back_pressure import BackPressure

@@ -21,21 +21,12 @@ from dataclasses import dataclass, field
 from stratalog.errors import NotHappened, StratalogError, Unknown
 from stratalog.indexset import IndexSet
 from stratalog.segments.context import DiskContext
-from stratalog.segments.format import (
-    GROWING_MAJOR,
-    HEAD_BYTES,
-    WAL_KIND,
-    Entries,
-    Head,
-    Opened,
-    Section,
-    WalFile,
-    batch_parts,
-    wal_path,
-)
-from stratalog.segments.io import File, NotWritten, in_sync_thread, typed
+from stratalog.segments.format import Entries, Section, batch_parts
+from stratalog.segments.io import NotWritten, in_sync_thread, typed
 from stratalog.segments.write_ahead.flush_queue import ClosedWal, FlushQueue
 from stratalog.segments.write_ahead.journal import Journal
+from stratalog.segments.write_ahead.next_wal import NextWal, OpenWal
+from stratalog.segments.write_ahead.spare_wal import SpareWal
 from stratalog.segments.write_ahead.wal_back_pressure import BackPressure
 
 
@@ -85,20 +76,6 @@ class GroupWrite(Write):
             self.answer.set_result(None)
 
 
-@dataclass(eq=False, slots=True)
-class _OpenWal:
-    wal: WalFile
-    nonce: bytes
-    file: File
-    position: int = HEAD_BYTES
-    has_failed: bool = False
-    """Whether a write has left bytes behind the position."""
-
-    def closed(self, next_batch: int) -> ClosedWal:
-        size = max(self.wal.size, self.position)
-        return ClosedWal(self.wal, next_batch, size, self.position, not self.has_failed)
-
-
 @dataclass(frozen=True, slots=True)
 class _Stopped:
     """Why the thread returned: the queue is empty, the file is full, or a batch failed."""
@@ -116,6 +93,7 @@ class Wal:
         context: DiskContext,
         journal: Journal,
         flush_queue: FlushQueue,
+        spare: SpareWal,
         *,
         on_durable: Callable[[int, list[Write]], None],
         on_failed: Callable[[list[Write]], None],
@@ -129,15 +107,18 @@ class Wal:
         self._loop = context.meters.loop
         self._journal = journal
         self._flush_queue = flush_queue
+        self._next = NextWal(context, journal, flush_queue, spare)
         self._on_durable = on_durable
         self._on_failed = on_failed
         self.back_pressure = BackPressure(context.options, flush_queue)
         self.next_batch = 1
-        self._current: _OpenWal | None = None
+        self._current: OpenWal | None = None
         self._batch: list[Write] = []
         """What the thread is writing."""
         self._is_in_doubt = False
         """The last batch of the last file may be durable, but its writers got ``Unknown``."""
+        self._has_failed = False
+        """A write to the last file has failed: the head of the next one says where it begins."""
         self._queue: deque[Write] = deque()
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -198,17 +179,16 @@ class Wal:
         async with self._writing:
             self._close_current()
 
-    def close(self) -> list[ClosedWal] | None:
+    async def close(self) -> list[ClosedWal] | None:
         """Writes that wait for room are let in, and find the disk closed.
 
         Gives the files that are not flushed, unless a batch is in doubt.
         """
         self.back_pressure.close()
-        left = list(self._flush_queue)
         if self._current is not None:
-            left.append(self._current.closed(self.next_batch))
-            self._current.file.close()
-            self._current = None
+            self._close_current()
+        prepared = await self._next.close(self.next_batch)
+        left = [*self._flush_queue, *([prepared] if prepared else [])]
         return None if self._is_in_doubt else left
 
     async def _write_all(self) -> None:
@@ -240,7 +220,7 @@ class Wal:
             loop.call_soon_threadsafe(self._durable, current.wal.number, writes)
         return _Stopped()
 
-    def _write_one(self, current: _OpenWal, writes: list[Write]) -> _Stopped | None:
+    def _write_one(self, current: OpenWal, writes: list[Write]) -> _Stopped | None:
         sections = [section for write in writes for section in write.sections]
         parts = batch_parts(current.nonce, self.next_batch, sections)
         began = self._loop.time()
@@ -274,6 +254,7 @@ class Wal:
         path = self._current.wal.path if self._current else None
         error: StratalogError = typed(stopped.error, "writing to the WAL", path)
         self._close_current()
+        self._has_failed = True
         if stopped.may_be_there:
             self._is_in_doubt = True
             if await self._written_again(stopped.failed):
@@ -294,7 +275,7 @@ class Wal:
             return False
         stopped = await in_sync_thread(lambda: self._write_one(current, writes))
         if stopped is not None:
-            self._is_in_doubt = stopped.may_be_there
+            self._is_in_doubt, self._has_failed = stopped.may_be_there, True
             self._close_current()
             return False
         self._durable(current.wal.number, writes)
@@ -309,6 +290,8 @@ class Wal:
                 self._meters.entries += len(section.entries)
             write.acknowledge()
         self.back_pressure.give_back(sum(write.bytes for write in writes))
+        if self._current is not None:
+            self._next.prepare_if_due(self._current)
 
     def _fail(self, writes: list[Write], error: StratalogError) -> None:
         """Refuse writes that failed or are in doubt, and the queued writes that follow them."""
@@ -333,26 +316,10 @@ class Wal:
     # Files
 
     async def _open_next(self) -> None:
-        """Begin a new file. It is durable before the journal names it, and named before its use."""
-        number = self._journal.layout.next_wal
-        nonce = bytes.fromhex(self._context.new_nonce())
-        path = wal_path(number, nonce.hex())
-        head = Head(WAL_KIND, self._context.disk, nonce, number, self.next_batch, GROWING_MAJOR)
-        wal = WalFile(number, path, max(HEAD_BYTES, self._options.wal_file_bytes))
-
-        def write(file: File) -> None:
-            file.write_at(0, head.to_bytes())
-            file.allocate(wal.size)
-            file.sync()
-
-        file = await self._context.begin_file(path, write, "beginning a WAL file")
-        try:
-            await self._journal.commit(lambda _: Opened(wal), creates=[path])
-        except BaseException:
-            file.close()
-            raise
-        self._current = _OpenWal(wal, nonce, file)
-        self._is_in_doubt = False
+        """Begin the next file: the one that was prepared, unless a write has failed."""
+        take = self._next.take_new if self._has_failed else self._next.take
+        self._current = await take(self.next_batch)
+        self._is_in_doubt = self._has_failed = False
 
     def _close_current(self) -> None:
         if self._current is None:
@@ -361,7 +328,7 @@ class Wal:
         closed.file.close()
         self._flush_queue.put(closed.closed(self.next_batch))
 
-    def _is_full(self, current: _OpenWal) -> bool:
+    def _is_full(self, current: OpenWal) -> bool:
         return current.position >= self._options.wal_file_bytes
 
 
