@@ -133,7 +133,7 @@ def read_closed(data: bytes) -> CleanClose | None:
         raise Corrupt(str(error), path="a/path") from error
 
 
-GROWING = {"disk.wal", "disk.journal", "disk-2.wal", "disk-3.wal", "disk-4.wal"}
+GROWING = {"disk.wal", "disk.journal", "disk-2.wal", "disk-3.wal", "disk-3-over.wal"}
 """Of which a beginning may be read."""
 READERS: dict[str, Callable[[bytes], object]] = {
     "disk.wal": read_wal,
@@ -142,7 +142,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "disk.journal": read_journal,
     "disk-2.wal": read_wal,
     "disk-2.journal": read_journal_of_format_2,
-    "disk-4.wal": read_wal,
+    "disk-3-over.wal": read_wal,
     "disk-3.wal": read_wal,
     "disk-3.journal": read_journal_of_format_2,
     "disk-2.seg": read_segment,
@@ -162,7 +162,7 @@ class TestGolden:
         assert [list(batch.sections) for batch in found] == make_disk.sections()
 
     def test_the_wal_that_was_written_over(self) -> None:
-        data = (HERE / "disk-4.wal").read_bytes()
+        data = (HERE / "disk-3-over.wal").read_bytes()
         found = read_wal(data)
         assert [batch.number for batch in found] == [5, 6]
         assert [list(batch.sections) for batch in found] == make_disk.sections()
@@ -228,7 +228,8 @@ class TestGolden:
         self, read: Callable[[bytes], object]
     ) -> None:
         """Version and content contradict each other, or somebody used such epochs."""
-        newer = make_disk.wal_of_format_3() if read is read_wal else make_disk.segment_with_spans()
+        segment = make_disk.segment_with_spans()
+        newer = make_disk.wal_of_format_3(major=1) if read is read_wal else segment
         head = dataclasses.replace(Head.from_bytes(newer, "a/path"), major=1)
         with pytest.raises(Invalid, match="under epoch") as caught:
             read(head.to_bytes() + newer[64:])

@@ -135,4 +135,11 @@ def test_an_empty_plan_is_empty_whoever_wrote_it(name: str) -> None:
 def test_nothing_else_lies_among_the_fixtures() -> None:
     names = {path.name for path in HERE.iterdir() if path.is_file()}
     made = {"fragment.parquet", "fragment-relative.parquet", *make_disk.files()}
-    assert names == {*JSON, *DOCUMENTS_1_1, *made, "make.py", "make_disk.py"}
+    assert names == {
+        *JSON,
+        *DOCUMENTS_1_1,
+        *made,
+        "make.py",
+        "make_disk.py",
+        "disks-before-spans.zip",
+    }

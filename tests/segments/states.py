@@ -368,8 +368,8 @@ def states() -> dict[str, State]:
         untold = described_["between-two-copies"]
         described_["between-two-copies"] = replace(untold, others=({},))
         for script in (several_batches, failed_sync):
-            name = f"{script.__name__}-format-3"
-            described_[name] = described(name, as_format_3(found[f"{script.__name__}-crashed"]))
+            name = f"{script.__name__}-format-2"
+            described_[name] = described(name, as_format_2(found[f"{script.__name__}-crashed"]))
         for script in (empty_partition, several_batches, two_wal_files, checkpointed):
             old = as_format_1(found[f"{script.__name__}-crashed"])
             name = f"{script.__name__}-format-1"
@@ -455,15 +455,15 @@ def with_major(data: bytes, major: int) -> bytes:
     return b"".join(parts).ljust(len(data), b"\0")
 
 
-def as_format_3(files: SimulatedFiles) -> SimulatedFiles:
+def as_format_2(files: SimulatedFiles) -> SimulatedFiles:
     """The directory as the version before would have left it: no file is written over."""
     old = files.after_kill()
     for path in old.names():
         data = content(old, path)
         if path.startswith("wal/"):
-            replace_file(old, path, with_major(data, 3))
+            replace_file(old, path, with_major(data, 2))
         elif path.startswith("journal/"):
-            head = replace(Head.from_bytes(data, path), major=3)
+            head = replace(Head.from_bytes(data, path), major=2)
             replace_file(old, path, head.to_bytes() + data[HEAD_BYTES:])
     return old
 

@@ -169,7 +169,7 @@ def test_an_older_version_refuses_what_this_one_has_opened() -> None:
     files = closed_after(None, at_once=False)
 
     async def main(simulation: Simulation) -> None:
-        with pytest.raises(Invalid, match="format 4") as refused:
+        with pytest.raises(Invalid, match="format 3") as refused:
             await Disk.open(files, SMALL, runtime=simulation.runtime)
         assert "newer version" in refused.value.hint
 

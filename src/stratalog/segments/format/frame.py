@@ -7,8 +7,8 @@
 
 The kind defines ``number`` and ``first``. A newer major is refused, a newer minor is read. Journals
 and WAL files have a major of their own: with 2 came the size in their first record, and the second
-copy of each record of a journal; with 3, entries with spans; with 4, WAL files that are written
-over. Segments with spans have 2.
+copy of each record of a journal; with 3, entries with spans and WAL files that are written over.
+Segments with spans have 2.
 
 **Frames** follow the head of a file that grows: WAL files and journals.
 
@@ -35,13 +35,13 @@ from stratalog.segments.format.checksum import crc32
 from stratalog.segments.io import File
 
 MAJOR, MINOR = 1, 0
-GROWING_MAJOR = 4
+GROWING_MAJOR = 3
 """Of files that grow: journals and WAL files."""
 SIZED_MAJOR = 2
 """From this on, journals and WAL files have a size from the start, and records come twice."""
 SPANS_MAJOR = 3
 """From this on, an entry in a WAL file may cover several indexes."""
-TRAILER_MAJOR = 4
+TRAILER_MAJOR = 3
 """From this on, a WAL file may be written over, and its batches have a trailer with its nonce."""
 SEGMENT_MAJOR = 2
 """From this on, an entry in a segment may cover several indexes."""

@@ -9,7 +9,7 @@ A file has its full size before its first batch; the record that names it says w
     body          the payloads of all entries, then a trailer
                   trailer: number of the batch u64 | nonce of the file 8 | magic ``SLFE``
 
-Before format 4 the trailer was the byte ``a5``.
+Before format 3 the trailer was the byte ``a5``.
 
 **A file that was prepared ahead** has 0 as ``first``: its first frame tells. It may be an old file
 that is written over, so bytes of a former life may be anywhere behind its last batch. What belongs
