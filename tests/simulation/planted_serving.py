@@ -39,7 +39,7 @@ def acknowledge_before_durable() -> Iterator[None]:
 
     def hasty(self: DiskLog, batch: Batch) -> asyncio.Future[Appended]:
         answer = append(self, batch)
-        return answer if answer.done() else _done(self._pending[-1].appended)
+        return answer if answer.done() else _done(self._in_flight.pending[-1].appended)
 
     with plant(DiskLog, "append", hasty):
         yield

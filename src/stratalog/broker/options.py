@@ -85,8 +85,8 @@ class BrokerOptions:
     Segments go as a whole, so a record of a slow partition may stay an eighth longer."""
 
     retention_bytes: int | None = None
-    """How many bytes a partition keeps, unless `retention.bytes` of the topic says otherwise.
-    `None`: any number."""
+    """How many bytes a partition keeps at least, unless `retention.bytes` of the topic says
+    otherwise. `None`: any number."""
 
     retention_check_ms: int = 60_000
     """How often retention looks for records to remove."""

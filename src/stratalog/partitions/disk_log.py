@@ -10,8 +10,7 @@ is a function of its batches: a checkpoint carries it, and opening replays the b
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from stratalog.errors import (
     Closed,
@@ -24,14 +23,10 @@ from stratalog.errors import (
     Trimmed,
 )
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.partitions.batch import (
-    Batch,
-    base_offset_bytes,
-    stamp_stored,
-    write_base_offset,
-)
+from stratalog.partitions.batch import Batch, stamp_stored
 from stratalog.partitions.checkpoint_turns import CheckpointTurns
 from stratalog.partitions.disk_state import VERSION, DiskState, LatestTime, UserState
+from stratalog.partitions.in_flight import InFlight, as_duplicate
 from stratalog.partitions.look_up_time import first_at_or_after, with_largest_time
 from stratalog.partitions.producers import (
     DEFAULT_PRODUCER_LIMITS,
@@ -42,29 +37,15 @@ from stratalog.partitions.producers import (
 )
 from stratalog.partitions.protocol import Appended, Fetched, OutOfRange, TimedOffset
 from stratalog.partitions.read_ahead import ReadAhead
+from stratalog.partitions.stored_batches import StoredBatches, indexes_of
 from stratalog.runtime import DEFAULT_RUNTIME, Runtime
 from stratalog.segments import Disk, Entries, MergeLimits, Partition
 
-COPIED_BYTES_MAX: Final = 4096
-"""Smaller batches are copied together: a part of its own costs a fetch more than the copy."""
-BASE_OFFSET_BYTES: Final = 8
 GRAIN_BYTES: Final = 1 << 20
 """How exactly the bytes in memory are known."""
 EVERYTHING: Final = 1 << 62
 MERGED_SHARE: Final = 8
 """Merging makes a segment of at most such a part of what retention keeps, by bytes and by time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """An append in flight."""
-
-    answer: asyncio.Future[Appended]
-    written: asyncio.Future[IndexSet]
-    appended: Appended
-    next_offset: int
-    time_ms: int
-    size: int
 
 
 class _InMemory:
@@ -105,8 +86,6 @@ class DiskLog:
         self._partition = partition
         self._runtime = runtime
         self._turns = turns
-        self._ahead = ahead
-        self._loop = asyncio.get_running_loop()
         self._epoch = epoch
         self._log_start = state.log_start if state else 0
         self._producers = producers
@@ -116,9 +95,8 @@ class DiskLog:
         self._epoch_start = _start_of(epoch, partition)
         self._time_us = state.time_us if state else 0
         """Of the newest batch. Append times never go back."""
-        self._pending: deque[_Pending] = deque()
-        self._duplicates: dict[int, list[asyncio.Future[Appended]]] = {}
-        """Those that wait for the batch that ends at this offset."""
+        self._in_flight = InFlight()
+        self._batches = StoredBatches(partition, ahead, self._must_cover)
         self._in_memory = _InMemory()
         self._callbacks: dict[object, Callable[[], None]] = {}
         self._checkpointing = asyncio.Lock()
@@ -165,7 +143,7 @@ class DiskLog:
             return
         size = 0
         async for entries in partition.read(above):
-            for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
+            for index, payload in zip(indexes_of(entries), entries.payloads, strict=True):
                 try:
                     batch = Batch.over(payload)
                 except Corrupt as error:
@@ -226,18 +204,14 @@ class DiskLog:
         self._time_us = now_us
         self._end = next_offset = base_offset + batch.count
         self._producers.accept(batch, base_offset, now_us)
-        answer: asyncio.Future[Appended] = self._loop.create_future()
         appended = Appended(base_offset, now_us // 1000)
-        pending = _Pending(answer, written, appended, next_offset, batch.time_ms, len(data))
-        self._pending.append(pending)
-        return answer
+        return self._in_flight.add(written, appended, next_offset, batch.time_ms, len(data))
 
     def _repeated(self, original: Remembered) -> asyncio.Future[Appended]:
-        answer: asyncio.Future[Appended] = self._loop.create_future()
-        if original.next_offset <= self._high_watermark:
-            answer.set_result(_as_duplicate(original.base_offset, original.time_us // 1000))
-        else:
-            self._duplicates.setdefault(original.next_offset, []).append(answer)
+        if original.next_offset > self._high_watermark:
+            return self._in_flight.repeat(original.next_offset)
+        answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        answer.set_result(as_duplicate(Appended(original.base_offset, original.time_us // 1000)))
         return answer
 
     async def room(self) -> None:
@@ -248,22 +222,12 @@ class DiskLog:
 
         A topic whose ``flush`` settings promise less would move the high watermark earlier, here.
         """
-        pending, size = self._pending, 0
+        size = 0
         self._high_watermark = last
         self._producers.commit(last)
-        while pending and pending[0].next_offset <= last:
-            done = pending.popleft()
+        for done in self._in_flight.durable(last):
             size += done.size
             self._note_time(done.time_ms, done.appended.base_offset, done.next_offset)
-            if not done.answer.done():
-                done.answer.set_result(done.appended)
-            if self._duplicates:
-                repeated = done.appended
-                for answer in self._duplicates.pop(done.next_offset, ()):
-                    if not answer.done():
-                        answer.set_result(
-                            _as_duplicate(repeated.base_offset, repeated.append_time_ms)
-                        )
         self._in_memory.add(last, size)
         self._tell()
         self._turns.appended(self, size)
@@ -276,66 +240,23 @@ class DiskLog:
         """When a write fails, the disk fails all writes that follow it, at once."""
         if written.cancelled() or (error := written.exception()) is None:
             return
-        if not any(each.written is written for each in self._pending):
-            return
-        pending, self._pending = self._pending, deque()
-        duplicates, self._duplicates = self._duplicates, {}
-        self._end = self._high_watermark
-        self._producers.forget_in_flight()
-        for each in pending:
-            own = each.written.exception() if each.written.done() else error
-            for answer in (each.answer, *duplicates.get(each.next_offset, ())):
-                if not answer.done():
-                    answer.set_exception(own or error)
-                    answer.exception()  # whoever waited may be gone: retrieve it
+        if self._in_flight.has(written):
+            self._end = self._high_watermark
+            self._producers.forget_in_flight()
+            self._in_flight.fail(error)
 
     # Reading
 
     def fetch(self, offset: int, bytes_max: int) -> Fetched | None:
         if not self._has(offset):
             return Fetched((), 0, offset)
-        entries = self._partition.fetch(offset + 1, bytes_max)
-        if entries is None:
-            return self._read_before(offset, bytes_max)
-        self._must_cover(offset, entries)
-        return _as_read(entries)
+        return self._batches.at_hand(offset, bytes_max)
 
     async def fetch_stored(self, offset: int, bytes_max: int) -> Fetched:
-        await self._ahead.wait((self.name, offset))
+        await self._batches.wait(offset)
         if not self._has(offset):
             return Fetched((), 0, offset)
-        found = self._read_before(offset, bytes_max)
-        if found is None:
-            found = await self._read(offset, bytes_max)
-            self._given(offset, found, bytes_max)
-        return found
-
-    def _read_before(self, offset: int, bytes_max: int) -> Fetched | None:
-        """What was read ahead."""
-        found = self._ahead.take((self.name, offset), bytes_max)
-        if found is not None:
-            self._given(offset, found, bytes_max)
-        return found
-
-    def _given(self, offset: int, found: Fetched, bytes_max: int) -> None:
-        following = found.next_offset
-        if following < self._stored_end:
-            self._ahead.given(
-                (self.name, offset), found, bytes_max, lambda: self._read(following, bytes_max)
-            )
-
-    async def _read(self, offset: int, bytes_max: int) -> Fetched:
-        entries = await self._partition.fetch_stored(offset + 1, bytes_max, writable=True)
-        self._must_cover(offset, entries)
-        for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
-            write_base_offset(cast(memoryview, payload), index - 1)
-        return Fetched(entries.parts(), entries.payload_bytes, entries.last)
-
-    @property
-    def _stored_end(self) -> int:
-        """Batches below this offset are in segments."""
-        files = self._partition.layout.files
-        return (files[-1].indexes.last or 0) if files else 0
+        return await self._batches.read(offset, bytes_max)
 
     def _has(self, offset: int) -> bool:
         """False at the high watermark. An error outside of what can be read."""
@@ -422,7 +343,7 @@ class DiskLog:
         self._limit_merges(bytes_max, time_min_ms)
         size, start = self.size, self._log_start
         for _, last, segment_bytes, time_max in self._partition.segments():
-            is_too_much = bytes_max is not None and size > bytes_max
+            is_too_much = bytes_max is not None and size - segment_bytes >= bytes_max
             is_too_old = time_min_ms is not None and time_max is not None and time_max < time_min_ms
             if not is_too_much and not is_too_old:
                 break
@@ -493,10 +414,8 @@ class DiskLog:
         if self._is_closed:
             return
         self._is_closed = True
-        self._ahead.drop(self.name)
-        in_flight = [each.written for each in self._pending]
-        if in_flight:
-            await asyncio.wait(in_flight)
+        self._batches.close()
+        await self._in_flight.settled()
         await self._turns.leave(self)
         try:
             if self._partition.status().checkpoint < self._high_watermark:
@@ -527,35 +446,7 @@ def _looked_at(task: asyncio.Task[None]) -> None:
         task.exception()  # whoever gave up waiting does not want it
 
 
-def _as_read(entries: Entries) -> Fetched:
-    """With the base offset in place of the append time. The entries themselves are shared."""
-    parts: list[bytearray | bytes | memoryview] = []
-    together: bytearray | None = None
-    for index, payload in zip(_indexes_of(entries), entries.payloads, strict=True):
-        if len(payload) <= COPIED_BYTES_MAX:
-            if together is None:
-                together = bytearray()
-                parts.append(together)
-            at = len(together)
-            together += payload
-            write_base_offset(together, index - 1, at)
-        else:
-            together = None
-            parts.append(base_offset_bytes(index - 1))
-            parts.append(memoryview(payload)[BASE_OFFSET_BYTES:])
-    return Fetched(parts, entries.payload_bytes, entries.last)
-
-
 def _start_of(epoch: int, partition: Partition) -> int:
     """The first offset of the newest epoch."""
     steps = partition.lineage.steps
     return steps[-1][0] - 1 if steps and steps[-1][1] == epoch else partition.last
-
-
-def _indexes_of(entries: Entries) -> list[int]:
-    indexes: list[int] = entries.heads["index"].tolist()
-    return indexes
-
-
-def _as_duplicate(base_offset: int, append_time_ms: int) -> Appended:
-    return Appended(base_offset, append_time_ms, is_duplicate=True)

@@ -120,8 +120,8 @@ class PartitionLog(Protocol):
         """Records below an offset become unreadable, durably. Returns the log's start."""
 
     async def retain(self, *, bytes_max: int | None, time_min_ms: int | None) -> int:
-        """Drop closed segments until no more than ``bytes_max`` bytes are left and none is wholly
-        older than ``time_min_ms``. Returns the log's start."""
+        """Drop closed segments without which ``bytes_max`` bytes are left, and those that are
+        wholly older than ``time_min_ms``. Returns the log's start."""
 
     def producers(self) -> Sequence[ProducerState]:
         """The producers that it knows, for ``DescribeProducers``."""

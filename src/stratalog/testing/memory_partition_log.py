@@ -248,12 +248,13 @@ class MemoryPartitionLog:
         for each in self._kept:
             if each.next_offset > self._high_watermark:
                 break
-            is_too_much = bytes_max is not None and size > bytes_max
+            batch_bytes = len(each.batch.data)
+            is_too_much = bytes_max is not None and size - batch_bytes >= bytes_max
             time_ms = each.batch.time_ms
             is_too_old = time_min_ms is not None and 0 <= time_ms < time_min_ms
             if not is_too_much and not is_too_old:
                 break
-            size -= len(each.batch.data)
+            size -= batch_bytes
             start = max(start, each.next_offset)
         return await self.delete_before(start)
 

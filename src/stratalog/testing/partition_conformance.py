@@ -447,6 +447,7 @@ class PartitionLogConformance(ABC):
             start = await log.retain(bytes_max=half, time_min_ms=None)
             assert 0 < start < 20
             assert start == log.log_start
+            assert log.size >= half
             start = await log.retain(bytes_max=0, time_min_ms=None)
             assert 20 - self.segment_batches <= start <= 20
             log = await self.after_crash(log, clock)

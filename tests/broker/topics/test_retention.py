@@ -14,7 +14,7 @@ from stratalog.partitions import DiskLog, PartitionLog, time_of
 from stratalog.runtime import DEFAULT_RUNTIME
 from stratalog.segments import Disk
 
-BOUNDED = {"retention.bytes": "1", "retention.ms": "-1"}
+BOUNDED = {"retention.bytes": "0", "retention.ms": "-1"}
 
 
 def test_a_topic_is_deleted_while_others_are_shortened(tmp_path: Path, monkeypatch: Any) -> None:

@@ -193,8 +193,8 @@ _SETTINGS = (
         default=str(UNLIMITED),
         at_least=UNLIMITED,
         broker_name="log.retention.bytes",
-        meaning="Closed segments beyond this many bytes of a partition are removed, oldest first. "
-        "-1: no limit.",
+        meaning="A partition keeps at least this many bytes, if it has them. Closed segments "
+        "beyond are removed, oldest first. -1: no limit.",
     ),
     Setting(
         name="retention.ms",
