@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from unittest.mock import patch
 
 from segments.model import DiskModel, ends
 from segments.witness import Witness, read_all
+from simulation.mortal import MortalNode
 from stratalog.errors import Closed, Corrupt, StratalogError
 from stratalog.indexset import IndexSet
 from stratalog.segments import Disk, DiskOptions, Entry
 from stratalog.segments.write_ahead import journal
-from stratalog.testing import FileCall, SimulatedFiles, Simulation, simulate
-from stratalog.testing.disk_faults import When
+from stratalog.testing import FileCall, Simulation, simulate
 
 LIVES = 5
 NAMES = ("a", "b", "c")
 TIME_MAX_S = 3600.0
-WHENS: tuple[When, ...] = ("before", "after", "torn")
 
 
 def options_of(random: Random) -> DiskOptions:
@@ -66,16 +64,14 @@ class Faults:
         return None
 
 
-class Fire:
+class Fire(MortalNode):
     """One seed."""
 
+    crash_share = 0.6
+    calls_max = 150
+
     def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.random = simulation.random
-        self.trace = simulation.trace
-        self.files = SimulatedFiles(
-            random=Random(self.random.getrandbits(32)), at_once=bool(simulation.seed % 2)
-        )
+        super().__init__(simulation)
         self.model = DiskModel()
         self.options = options_of(self.random)
         self.written = 0
@@ -103,45 +99,6 @@ class Fire:
             self.trace.note(f"{when}: {name} {sorted(known.log)} {known.checkpoint}")
 
     # Lives
-
-    async def life(self) -> None:
-        random, files = self.random, self.files
-        gone = asyncio.Event()
-        files.on_crash(gone.set)
-        if random.random() < 0.6:
-            when: When = random.choice(WHENS)
-            files.crash_at(len(files.calls) + random.randint(1, 150), when)
-        before = self.simulation.loop.live_tasks()
-        living = asyncio.ensure_future(self.live())
-        dying = asyncio.ensure_future(gone.wait())
-        await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
-        dying.cancel()
-        files.crash_at(0)
-        if not files.dead:
-            await living
-            return
-        if living.done():
-            living.exception()
-        await self.bury(before)
-        if random.random() < 0.7:
-            self.trace.note("power lost")
-            self.files = files.after_power_loss(random)
-        else:
-            self.trace.note("killed")
-            self.files = files.after_kill()
-
-    async def bury(self, before: Sequence[object]) -> None:
-        """End all tasks of a dead process. Nothing that they still do has an effect."""
-        for _ in range(100):
-            tasks = [task for task in self.simulation.loop.live_tasks() if task not in before]
-            if not tasks:
-                return
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=1.0)
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.exception()
 
     async def live(self) -> None:
         witness = await self.opened()

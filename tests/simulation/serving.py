@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from simulation.mortal import MortalNode
 from simulation.node_disk import Faults
 from simulation.promised_topics import IdempotentProducer, Made, Promised, PromisedTopic
 from simulation.promises import promise
@@ -29,13 +30,11 @@ from stratalog.errors import StratalogError
 from stratalog.partitions import CheckpointTurns
 from stratalog.segments import DiskOptions
 from stratalog.segments.write_ahead import journal
-from stratalog.testing import SimulatedFiles, Simulation, simulate
-from stratalog.testing.disk_faults import When
+from stratalog.testing import Simulation, simulate
 
 LIVES = 4
 TIME_MAX_S = 3600.0
 STEPS_MAX = 2_000_000
-WHENS: tuple[When, ...] = ("before", "after", "torn")
 TOPICS = ("a", "b")
 GROUPS = ("g", "h")
 ANSWER_S_MAX = 20.0
@@ -55,16 +54,14 @@ def disk_options_of(random: Random) -> DiskOptions:
     )
 
 
-class Fire:
+class Fire(MortalNode):
     """One seed."""
 
+    crash_share = 0.7
+    calls_max = 400
+
     def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.random = simulation.random
-        self.trace = simulation.trace
-        self.files = SimulatedFiles(
-            random=Random(self.random.getrandbits(32)), at_once=bool(simulation.seed % 2)
-        )
+        super().__init__(simulation)
         self.promised = Promised()
         self.producers = [IdempotentProducer(number) for number in range(3)]
         self.disk_options = disk_options_of(self.random)
@@ -122,45 +119,6 @@ class Fire:
                 promise(not producer.unacknowledged, "a healthy disk takes records", f"{producer}")
 
     # Lives
-
-    async def life(self) -> None:
-        random, files = self.random, self.files
-        gone = asyncio.Event()
-        files.on_crash(gone.set)
-        if random.random() < 0.7:
-            when: When = random.choice(WHENS)
-            files.crash_at(len(files.calls) + random.randint(1, 400), when)
-        before = self.simulation.loop.live_tasks()
-        living = asyncio.ensure_future(self.live())
-        dying = asyncio.ensure_future(gone.wait())
-        await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
-        dying.cancel()
-        files.crash_at(0)
-        if not files.dead:
-            await living
-            return
-        if living.done():
-            living.exception()
-        await self.bury(before)
-        if random.random() < 0.7:
-            self.trace.note("power lost")
-            self.files = files.after_power_loss(random)
-        else:
-            self.trace.note("killed")
-            self.files = files.after_kill()
-
-    async def bury(self, before: list[Any]) -> None:
-        """End all tasks of a dead process. Nothing that they still do has an effect."""
-        for _ in range(100):
-            tasks = [task for task in self.simulation.loop.live_tasks() if task not in before]
-            if not tasks:
-                return
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=1.0)
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.exception()
 
     async def live(self) -> None:
         life = await self.opened()
