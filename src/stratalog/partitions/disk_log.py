@@ -23,7 +23,7 @@ from stratalog.errors import (
     Trimmed,
 )
 from stratalog.indexset import EMPTY, IndexSet
-from stratalog.partitions.batch import Batch, stamp_stored
+from stratalog.partitions.batch import Batch, stamp_stored, write_base_offset
 from stratalog.partitions.checkpoint_turns import CheckpointTurns
 from stratalog.partitions.disk_state import VERSION, DiskState, LatestTime, UserState
 from stratalog.partitions.in_flight import InFlight, as_duplicate
@@ -199,6 +199,7 @@ class DiskLog:
             raise NotHappened(f"the batch before it was not written: {error}") from None
         except StratalogError:
             self._producers.failed(batch, now_us)
+            write_base_offset(data, 0)  # as it came: it may be appended again
             raise
         written.add_done_callback(self._written)
         self._time_us = now_us

@@ -121,6 +121,24 @@ def test_a_partition_without_room_stops_its_connection_and_keeps_the_order() -> 
     play(test, log_type=Narrow)
 
 
+@pytest.mark.parametrize("times", ["CreateTime", "LogAppendTime"])
+def test_a_batch_that_had_to_wait_for_room_is_taken_as_it_was_checked(times: str) -> None:
+    async def test(broker: PluggedBroker) -> None:
+        await broker.create("t", 1, **{"message.timestamp.type": times})
+        broker.log("t").hold()
+        client = broker.client()
+        for _ in range(3):
+            client.request(produce_request(8, "t", one_record(bytes(20_000))))
+        await turns()
+        broker.log("t").let_go()
+        for number in (1, 2, 3):
+            answer = decoded(await client.answer(), ProduceResponse, number)
+            said = answer.responses[0].partition_responses[0]
+            assert (said.error_code, said.base_offset) == (ErrorCode.none, number - 1)
+
+    play(test, log_type=Narrow)
+
+
 def test_a_request_that_is_late_while_there_is_no_room_is_answered_once() -> None:
     class Failing(Narrow):
         async def room(self) -> None:

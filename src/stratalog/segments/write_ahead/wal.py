@@ -157,11 +157,16 @@ class Wal:
     async def settle(self) -> None:
         """If a batch is in doubt, begin the next file, whose head says that it does not count.
 
-        A record must not rest on entries that such a batch would overwrite.
+        A record must not rest on entries that such a batch would overwrite. A batch that is being
+        written overwrites none of them (``Partition.keeping``), so it is not waited for.
         """
-        async with self._writing:
-            if self._is_in_doubt and self._current is None:
-                await self._open_next()
+        if self._is_in_doubt:
+            async with self._writing:
+                await self._void_doubtful()
+
+    async def _void_doubtful(self) -> None:
+        if self._is_in_doubt and self._current is None:
+            await self._open_next()
 
     def _give_up(self, error: Exception) -> None:
         """After a defect: fail all writes, so that no writer waits for ever."""

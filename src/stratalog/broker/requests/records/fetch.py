@@ -161,7 +161,8 @@ class _Fetching:
             log, limit = each.log, self._limit(each)
             assert log is not None
             try:
-                self._take(each, await log.fetch_stored(each.asked.offset, limit), limit)
+                found = await log.fetch_stored(each.asked.offset, max(1, limit))
+                self._take(each, found, limit)
             except StratalogError as error:
                 self._fail(each, code_of(error))
         self._is_reading = False
@@ -181,7 +182,7 @@ class _Fetching:
     def _limit(self, each: _Wanted) -> int:
         """How many bytes this partition may still give."""
         of_all = min(self._request.bytes_max, self._handler.context.options.fetch_bytes_max)
-        return min(each.asked.bytes_max, of_all - self._size)
+        return max(0, min(each.asked.bytes_max, of_all - self._size))
 
     def _gather(self, each: _Wanted) -> bool:
         """Take what the partition has in memory. ``False``: it must be read from elsewhere."""

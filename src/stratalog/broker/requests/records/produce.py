@@ -30,7 +30,7 @@ from stratalog.broker.wire import (
 )
 from stratalog.errors import Full, StratalogError
 from stratalog.meter import Meter
-from stratalog.partitions import Appended, PartitionLog, check_batch, set_append_time
+from stratalog.partitions import Appended, Batch, PartitionLog, check_batch, set_append_time
 
 FLEXIBLE_FROM: Final = 9
 NO_ANSWER: Final = 0
@@ -54,6 +54,18 @@ class Produce:
         request = read_produce(version, frame, at)
         slot = None if request.acks == NO_ANSWER else connection.slot(frame)
         _Producing(self, connection, frame, slot, header.correlation_id, request).begin()
+
+
+class _Part:
+    """What a request brings to one partition."""
+
+    __slots__ = ("batch", "each", "topic")
+
+    def __init__(self, topic: Topic | None, each: PartitionProduce) -> None:
+        self.topic = topic
+        self.each = each
+        self.batch: Batch | None = None
+        """When it was checked. That is done once: from then on its memory may be the log's."""
 
 
 class _Producing:
@@ -88,7 +100,7 @@ class _Producing:
         self.request = request
         self.left = 1
         """Partitions without an outcome; and one while they are still being handed over."""
-        self.waiting: list[tuple[Topic | None, PartitionProduce]] = []
+        self.waiting: list[_Part] = []
         """What is still to be appended, the next one last."""
         self.is_over = False
 
@@ -103,7 +115,7 @@ class _Producing:
             for topic in request.topics:
                 known = topics.get(topic.name)
                 for each in topic.partitions:
-                    self.waiting.append((known, each))
+                    self.waiting.append(_Part(known, each))
             self.waiting.reverse()
             self.left += len(self.waiting)
             if slot is not None and request.timeout_ms >= 0:
@@ -115,14 +127,15 @@ class _Producing:
         """Append what is still to be appended, as far as there is room."""
         waiting = self.waiting
         while waiting:
-            topic, each = waiting[-1]
+            part = waiting[-1]
+            topic, each = part.topic, part.each
             log = None if topic is None else topic.partition(each.index)
             if topic is None or log is None:
                 each.refuse(ErrorCode.unknown_topic_or_partition.value)
                 self.left -= 1
             else:
                 try:
-                    self._append(topic, log, each)
+                    self._append(topic, log, part)
                 except Full:
                     self.connection.block(self._after_room(log))
                     return
@@ -134,19 +147,23 @@ class _Producing:
         if not self.left:
             self._end()
 
-    def _append(self, topic: Topic, log: PartitionLog, each: PartitionProduce) -> None:
-        context = self.handler.context
-        now_ms = context.runtime.now_us() // 1000
+    def _append(self, topic: Topic, log: PartitionLog, part: _Part) -> None:
+        batch = part.batch
+        if batch is None:
+            batch = part.batch = self._checked(topic, part.each)
+        log.append(batch).add_done_callback(partial(self._done, part.each, log))
+        meters = self.handler.context.meters
+        meters.produced_bytes += len(batch.data)
+        meters.produced_records += batch.count
+
+    def _checked(self, topic: Topic, each: PartitionProduce) -> Batch:
+        now_ms = self.handler.context.runtime.now_us() // 1000
         limits = topic.limits
         batch = check_batch(self._own_memory(each.records or b""), limits, now_ms)
         if limits.uses_append_time:
             batch = set_append_time(batch, now_ms)
             each.append_time_ms = now_ms
-        done = partial(self._done, each, log)
-        log.append(batch).add_done_callback(done)
-        meters = context.meters
-        meters.produced_bytes += len(batch.data)
-        meters.produced_records += batch.count
+        return batch
 
     def _own_memory(self, records: memoryview | bytes) -> memoryview | bytes:
         """What the log keeps of a request lies in the request's memory, and keeps all of it. So a
@@ -185,8 +202,7 @@ class _Producing:
         if self.is_over:
             return
         if failure is not None:
-            _, each = self.waiting.pop()
-            each.refuse(refusal_of(failure).value, failure.message)
+            self.waiting.pop().each.refuse(refusal_of(failure).value, failure.message)
             self.left -= 1
         self._go_on()
 
@@ -194,9 +210,11 @@ class _Producing:
         """Its client has waited for long enough."""
         for topic in self.request.topics:
             for each in topic.partitions:
+                each.records = None
                 if not each.error and each.base_offset < 0:
                     each.refuse(ErrorCode.request_timed_out.value)
         self.waiting.clear()
+        self.frame = memoryview(b"")  # it is given back, also if this waits for room for long
         self._end()
 
     def _refuse_all(self, code: ErrorCode) -> None:
