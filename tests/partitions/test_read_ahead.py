@@ -138,6 +138,25 @@ async def test_an_error_is_left_to_whoever_asks() -> None:
     assert ahead.take(log.place(20), SIZE) is None
 
 
+@in_own_loop
+async def test_a_limit_below_nothing_reads_nothing_ahead() -> None:
+    ahead, log = ReadAhead(), Log()
+    log.give(ahead, 0, bytes_max=-(2**31))
+    log.give(ahead, 10, bytes_max=-(2**31))
+    await settled()
+    assert not log.read
+
+
+@in_own_loop
+async def test_a_closed_log_that_comes_back_begins_anew() -> None:
+    ahead, log = ReadAhead(), Log()
+    log.give(ahead, 0)
+    ahead.drop(log.name)
+    log.give(ahead, 10)
+    await settled()
+    assert not log.read
+
+
 @pytest.mark.parametrize("settles", [False, True])
 @in_own_loop
 async def test_nothing_is_left_of_a_log_that_was_closed(settles: bool) -> None:

@@ -69,7 +69,8 @@ class ReadAhead:
         self._ends[following] = None
         if len(self._ends) > ENDS_MAX:
             self._ends.popitem(last=False)
-        if is_next and following not in self._ahead and bytes_max <= self._bytes_max:
+        fits = 0 < bytes_max <= self._bytes_max
+        if is_next and fits and following not in self._ahead:
             reading = asyncio.get_running_loop().create_task(read())
             self._ahead[following] = _Ahead(bytes_max, reading)
             self._bytes += bytes_max
@@ -80,6 +81,8 @@ class ReadAhead:
         """A log was closed."""
         for place in [each for each in self._ahead if each[0] == name]:
             self._forget(place)
+        for place in [each for each in self._ends if each[0] == name]:
+            del self._ends[place]
 
     def _forget(self, place: Place) -> None:
         ahead = self._ahead.pop(place)

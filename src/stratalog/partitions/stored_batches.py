@@ -33,6 +33,7 @@ class StoredBatches:
         self._partition = partition
         self._ahead = ahead
         self._must_cover = must_cover
+        self._is_closed = False
 
     def at_hand(self, offset: int, bytes_max: int) -> Fetched | None:
         """What is in memory, or was read ahead. ``None`` if it has to be read."""
@@ -54,6 +55,7 @@ class StoredBatches:
         return found
 
     def close(self) -> None:
+        self._is_closed = True
         self._ahead.drop(self._partition.name)
 
     def _read_before(self, offset: int, bytes_max: int) -> Fetched | None:
@@ -64,7 +66,7 @@ class StoredBatches:
 
     def _given(self, offset: int, found: Fetched, bytes_max: int) -> None:
         following = found.next_offset
-        if following < self._stored_end:
+        if following < self._stored_end and not self._is_closed:
             place = self._partition.name, offset
             self._ahead.given(place, found, bytes_max, lambda: self._read(following, bytes_max))
 

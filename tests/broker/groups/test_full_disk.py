@@ -3,18 +3,23 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from stratalog.broker.groups.group_log import FULL_PAUSE_S, GroupLog
 from stratalog.broker.groups.stored import GroupKey
-from stratalog.errors import Full
+from stratalog.errors import Full, NotHappened, StratalogError
 from stratalog.testing import Simulation, simulate
+
+FULL = Full("the disk is full")
+BEHIND_IT = NotHappened("the write before it failed")
 
 
 class FullMap:
     """A map on a disk that is full, whose queue has room."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: StratalogError = FULL) -> None:
+        self.error = error
         self.tries = 0
         self.is_full = True
 
@@ -22,7 +27,7 @@ class FullMap:
         self.tries += 1
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.is_full:
-            answer.set_exception(Full("the disk is full"))
+            answer.set_exception(self.error)
         else:
             answer.set_result(None)
         return answer
@@ -38,9 +43,12 @@ def store(log: GroupLog) -> "asyncio.Task[ErrorCode]":
     return asyncio.ensure_future(log.store({GroupKey("counting"): None}, None))
 
 
-def test_a_full_disk_is_tried_a_few_times_a_second_until_it_has_room() -> None:
+@pytest.mark.parametrize("error", [FULL, BEHIND_IT], ids=["no room", "behind one without"])
+def test_a_full_disk_is_tried_a_few_times_a_second_until_it_has_room(
+    error: StratalogError,
+) -> None:
     async def scenario(_: Simulation) -> int:
-        durable = FullMap()
+        durable = FullMap(error)
         storing = store(GroupLog(durable, lambda: None))
         await asyncio.sleep(10)
         tries, durable.is_full = durable.tries, False

@@ -7,7 +7,7 @@ overtakes the record that it depends on (``group_log``). While the log is down e
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
 from typing import Any
@@ -42,8 +42,8 @@ class Seat:
     stored: StoredGroup | None = None
     storing: asyncio.Task[ErrorCode] | None = None
     """The latest record on its way to the disk. Answers wait for it."""
-    committing: asyncio.Future[None] | None = None
-    """The latest offsets on their way to the disk."""
+    committing: set[asyncio.Future[None]] = field(default_factory=set)
+    """Offsets on their way to the disk."""
     timer: asyncio.TimerHandle | None = None
     timer_at: float = inf
 
@@ -242,8 +242,10 @@ class Groups:
         return await self._change_offsets(seat, dict.fromkeys(keys))
 
     async def _change_offsets(self, seat: Seat, changes: Changes) -> ErrorCode:
-        seat.committing = self._log.submit(changes)
-        return await self._log.durable(seat.committing)
+        committing = self._log.submit(changes)
+        seat.committing.add(committing)
+        committing.add_done_callback(seat.committing.discard)
+        return await self._log.durable(committing)
 
     # -- for people
 
@@ -271,7 +273,9 @@ class Groups:
     async def _delete(self, name: str, seat: Seat) -> ErrorCode:
         """Nobody can join or commit meanwhile, so nothing new is lost with what goes."""
         seat.group.die()
-        on_their_way = [one for one in (seat.storing, seat.committing) if one is not None]
+        on_their_way: list[asyncio.Future[Any]] = list(seat.committing)
+        if seat.storing is not None:
+            on_their_way.append(seat.storing)
         deleting = asyncio.create_task(
             self._tombstones(name, seat, on_their_way), name="groups-delete"
         )
@@ -371,7 +375,7 @@ class Groups:
                 await self._sweep_group(name, seat)
 
     async def _sweep_group(self, name: str, seat: Seat) -> None:
-        if seat.committing is not None and not seat.committing.done():
+        if seat.committing:
             return  # What it brings may be newer than what would be judged here.
         places = self.fetch(name)
         gone = {place for place in places if not self._topic_exists(UUID(place[0]))}

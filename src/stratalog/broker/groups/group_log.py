@@ -23,7 +23,7 @@ from stratalog.broker.groups.stored import (
     encode_key,
     encode_value,
 )
-from stratalog.errors import Full, Invalid, NotHappened, StratalogError
+from stratalog.errors import Invalid, NotHappened, StratalogError
 
 Changes = Mapping[GroupKey | OffsetKey, StoredGroup | StoredOffset | None]
 """What is new, and ``None`` for what goes."""
@@ -118,7 +118,7 @@ class GroupLog:
         while not self.is_down:
             try:
                 await asyncio.shield(self.submit(changes))
-            except Full:
+            except NotHappened:  # no room, or a write before it has failed
                 await self._map.room()
                 if await self._is_stopped_in_a_while():
                     break

@@ -17,6 +17,7 @@ until a later removal of the note has gone through.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
@@ -315,6 +316,9 @@ class Topics:
             # Nothing may be acknowledged in it any more: the next opening may not find it.
             self._remove(topic)
             self._unsettled[name] = topic.id
+            for partition in topic.partitions:
+                with contextlib.suppress(StratalogError):
+                    await partition.close()
             raise
         self._remove(topic)
         log.info("deleted topic %s, id %s", name, topic.id)
