@@ -1,4 +1,4 @@
-"""Topics: their names, settings and partitions, made and deleted, and how long they keep records.
+"""Topics: names, settings, partitions, and how long they keep records.
 
 Topics           the catalogue of an open broker; Topic is one
 DiskNotes        the small durable values of a node's disk, to which a topic's note belongs
