@@ -54,6 +54,7 @@ def our_broker() -> Iterator[Contender]:
             address = _address(iter(process.stderr.readline, b""))
             # What it says later goes nowhere: a full pipe would stop it.
             drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
+            process.stderr.close()
             yield Contender("ours", address, Process(process.pid), folder=folder / "data")
             drain.terminate()
             drain.wait()

@@ -79,7 +79,7 @@ class TestInfo:
         assert list(orders["segments"][0]) == (
             "path first last entries bytes live_entries live_bytes".split()
         )
-        assert list(report["wals"][0]) == ["path", "bytes", "batches", "entries"]
+        assert list(report["wals"][0]) == ["path", "bytes", "batches", "entries", "is_prepared"]
         assert report == call_json("disk", "info", str(victim.root))
 
     def test_an_empty_directory_of_a_node_is_shown(self, tmp_path: Path) -> None:

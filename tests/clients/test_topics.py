@@ -185,7 +185,7 @@ def test_retention_removes_what_is_too_old_or_too_much_and_nothing_else(
     """What is closed is in segments, which a start after a kill begins anew."""
     client = Confluent(strict.address)
     client.create_topic("by-time", 1, {"retention.ms": str(24 * HOUR_MS)})
-    client.create_topic("by-size", 1, {"retention.bytes": "150000"})
+    client.create_topic("by-size", 1, {"retention.bytes": "100000"})
     client.create_topic("for-ever", 1, {"retention.ms": "-1"})
     now_ms = time.time_ns() // 1_000_000
     for times_ms in (LONG_AGO_MS, now_ms):
