@@ -165,7 +165,8 @@ def applied(log: Log, written: Written, checkpoint: Checkpointed) -> Log:
     """The log after a write that was taken.
 
     What a checkpoint contains is not written again. A write below the end that has no newer epoch
-    was sent again: what the log has of it stays.
+    was sent again, or its writer hears of it after the writer of the next one: what the log has of
+    it stays, and what it lacks is there.
     """
     floor = max(written.previous, checkpoint.index)
     entries = {
@@ -175,7 +176,7 @@ def applied(log: Log, written: Written, checkpoint: Checkpointed) -> Log:
         return log
     last = end_of(log)
     if entries and floor < last and min(entries.values())[0] <= log[max(log)][0]:
-        return log | {index: entry for index, entry in entries.items() if index > last}
+        return log | {index: entry for index, entry in entries.items() if index not in log}
     return {index: entry for index, entry in log.items() if index <= floor} | entries
 
 
